@@ -20,6 +20,7 @@
 //!    report shows both lines.
 //! 2. Of lines with the same text, the same names and the same lines around them, or of which
 //!    nothing is known, as many are known as there were before; which ones may be told wrongly.
+//!    One that could be several others takes the first, which may leave none for the next.
 //! 3. Callers count by the names of their functions alone.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -177,7 +178,7 @@ impl<'a> Pairing<'a> {
     }
 
     /// Those are the same that have the same fingerprint, unless more is known and speaks against
-    /// it.
+    /// it. Both sides would choose the first that is left, so it does not matter which one does.
     fn by_fingerprint(&mut self) {
         let mut waiting: HashMap<&str, VecDeque<usize>> = HashMap::new();
         for (at, known) in self.old.findings.iter().enumerate() {
@@ -192,11 +193,10 @@ impl<'a> Pairing<'a> {
             let Some(others) = waiting.get_mut(known.fingerprint.as_str()) else {
                 continue;
             };
-            let first = others.front().copied();
-            if let Some(partner) = first
-                && !self.is_other(&self.old.findings[partner], known)
-            {
-                others.pop_front();
+            let first = others
+                .iter()
+                .position(|other| !self.is_other(&self.old.findings[*other], known));
+            if let Some(partner) = first.and_then(|first| others.remove(first)) {
                 self.of_new[at] = Some(partner);
                 self.of_old[partner] = Some(at);
             }
@@ -343,6 +343,7 @@ impl<'a> Lines<'a> {
 mod tests {
     use super::*;
     use brownout_findings::{Excerpt, Place, Severity};
+    use proptest::prelude::*;
 
     /// A report on a program of one file: findings are at the lines with a mark, `@name` or `@`
     /// alone, which are not part of them.
@@ -434,6 +435,70 @@ mod tests {
         assert_eq!(partners(&line("x->a"), &line("x->b")), [None]);
         assert_eq!(partners(&line("x[3].a"), &line("x[12].a")), [Some(0)]);
         assert_eq!(partners(&line("x->a"), &line("")), [Some(0)]);
+    }
+
+    fn arbitrary_side() -> impl Strategy<Value = Side> {
+        let word = |words: &'static [&'static str]| {
+            prop::option::of(prop::sample::select(words).prop_map(str::to_owned))
+        };
+        let look = (
+            word(&["a = 1;", "b = 2;"]),
+            word(&["{", "}"]),
+            word(&["x", "y"]),
+        );
+        let look = look.prop_map(|(text, before, name)| Look {
+            text,
+            around: (before.into_iter().collect(), Vec::new()),
+            name,
+        });
+        let known = (
+            // One of them has none.
+            prop::sample::select(vec!["", "one", "two"]),
+            prop::sample::select(vec!["this", "that"]),
+            prop::collection::vec(look, 0..2),
+        );
+        let known = known.prop_map(|(fingerprint, kind, looks)| Known {
+            fingerprint: fingerprint.to_owned(),
+            kind: kind.to_owned(),
+            looks,
+        });
+        let lines = prop::sample::subsequence(vec!["a = 1;", "b = 2;"], 0..=2);
+        (prop::collection::vec(known, 0..8), lines).prop_map(|(findings, lines)| Side {
+            findings,
+            lines: lines.into_iter().map(str::to_owned).collect(),
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Also where a report has a fingerprint several times.
+        #[test]
+        fn swapping_the_reports_gives_the_same_pairs(old in arbitrary_side(), new in arbitrary_side()) {
+            let there = pairs(&old, &new);
+            let mut swapped = vec![None; old.len()];
+            for (at, partner) in there.iter().enumerate() {
+                if let Some(partner) = *partner {
+                    prop_assert!(swapped[partner].is_none(), "it has two partners");
+                    swapped[partner] = Some(at);
+                }
+            }
+            prop_assert_eq!(pairs(&new, &old), swapped);
+        }
+    }
+
+    /// What is not the same as the first may be the same as the next.
+    #[test]
+    fn of_several_with_one_fingerprint_each_is_looked_at() {
+        let (a, b) = (finding(2, "x->a"), finding(2, "x->b"));
+        let mut both = [a, b];
+        let fingerprint = "the same".to_owned();
+        both.iter_mut()
+            .for_each(|one| one.fingerprint.clone_from(&fingerprint));
+        let old = Side::made(&both, &[]);
+        let new = Side::made(&both[1..], &[]);
+        assert_eq!(pairs(&old, &new), [Some(1)]);
+        assert_eq!(pairs(&new, &old), [None, Some(0)]);
     }
 
     #[test]
