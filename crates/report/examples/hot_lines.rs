@@ -1,9 +1,8 @@
-//! A whole analysis in a hundred lines: which ten lines of persistent memory are stored to most
-//! often?
+//! Which ten lines of persistent memory are stored to most often? A whole analysis.
 //!
 //! It takes events as any analysis does ([`EventSink`]), without the engine or the host, and yields
-//! what any analysis yields ([`Outcome`]); the rest follows. `cargo run -p brownout-report
-//! --example hot_lines -- TRACE` takes a trace of `brownout record`.
+//! what any analysis yields ([`Outcome`]). `cargo run -p brownout-report --example hot_lines --
+//! TRACE` takes a trace of `brownout record`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -69,13 +68,9 @@ impl HotLines {
             let message = format!("line {line} of the file is stored to {count} times");
             let mut finding = Finding::new("hot-line", Severity::Performance, message);
             let mut bytes = Shown::new(Role::Store, "these bytes");
-            bytes.place = Some(Place {
-                file: self.files.get(&file).cloned().unwrap_or_default(),
-                offset: line * LINE,
-                size: LINE,
-                address: 0,
-                name: None,
-            });
+            let place = bytes.place.insert(Place::default());
+            place.file = self.files.get(&file).cloned().unwrap_or_default();
+            (place.offset, place.size) = (line * LINE, LINE);
             finding.events.push(bytes);
             outcome.findings.push(finding);
         }
