@@ -37,7 +37,6 @@ mod checker;
 mod collect;
 mod excluded;
 mod options;
-mod origins;
 mod owned;
 mod plugins;
 mod pool;
@@ -56,12 +55,11 @@ use std::path::Path;
 
 use brownout_findings::{BuiltIn, Coverage, Effort, Frame, Limit, Role, RuleId, Severity};
 use brownout_rule::host::Plugin;
-use brownout_symbols::{Options as SymbolOptions, Stacks};
+use brownout_symbols::{Options as SymbolOptions, Programs, Stacks};
 use brownout_trace::event::{ContextId, Event, EventKind, ProcessId, TargetAddr, ThreadId};
 use brownout_trace::{Beginning, EventSink};
 use serde::Serialize;
 
-use origins::Programs;
 use plugins::Plugins;
 use pool::Pool;
 use resolve::Words;

@@ -7,12 +7,11 @@ use brownout_findings::numbers::{counted, grouped};
 use brownout_findings::rules::BuiltIn;
 use brownout_findings::{Effort, Event, Finding, Frame, Origin, Place, Role, blame};
 use brownout_model::{ByteRange, Tag, keys};
-use brownout_symbols::Stacks;
+use brownout_symbols::{Programs, Stacks};
 use brownout_trace::event::{ContextId, ThreadId};
 
 use crate::checker::Checker;
 use crate::collect::{Raw, RawEvent};
-use crate::origins::Programs;
 use crate::sites::Work;
 use crate::sketch;
 use crate::source::Sources;

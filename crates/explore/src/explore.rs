@@ -1081,6 +1081,7 @@ fn look_into(
         match found.iter_mut().find(|old| old.cause == new.cause) {
             Some(old) => {
                 old.finding.count += 1;
+                old.finding.seen_in(new.finding.origins);
                 old.lost_sites.extend(new.lost_sites);
                 if old.symptom != new.symptom {
                     let outcome = &search.known.outcomes[new.outcome as usize];

@@ -152,7 +152,14 @@ pub fn build(
     events.push(crash.clone());
     events.extend(seen.stale);
     events.push(symptom);
+    // A name that is lost may be all there is.
+    let recording = scene.recording;
+    let first = lost.moments.first();
+    let first = first.and_then(|(moment, _)| recording.steps.get(moment.0 as usize - 1));
+    let site = first.map(|step| step.site).or(scene.point.site);
+    let origin = site.and_then(|site| resolvers.origin(layer, recording, site));
     let finding = Finding {
+        origins: Vec::from_iter(origin),
         events,
         help: help.collect(),
         notes,

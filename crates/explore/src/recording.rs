@@ -35,13 +35,13 @@ use brownout_model::{
     Atomicity, ByteRange, Choices, Config, Domain, Event as ModelEvent, FenceRule, History, Key,
     Line, Moment, Op, Thread, Unit, Write, keys,
 };
-use brownout_trace::EventSink;
 use brownout_trace::annotation;
 use brownout_trace::event::{
     Access, Elements, Event, EventKind, FenceKind, FileId, MS_SYNC, NameChange, PmReason,
-    TargetAddr, split_names,
+    ProcessId, TargetAddr, split_names,
 };
 use brownout_trace::maps::{AddressSpaces, MapFault};
+use brownout_trace::{Beginning, EventSink};
 use rustc_hash::FxHashSet;
 
 use crate::before::Before;
@@ -944,6 +944,11 @@ enum Make {
 }
 
 impl EventSink for Recorder {
+    fn beginning(&mut self, process: ProcessId, what: &Beginning) -> io::Result<()> {
+        self.definitions.begin(process, what);
+        Ok(())
+    }
+
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         self.definitions.observe(event);
         self.spaces.observe(event).map_err(MapFault::into_error)?;

@@ -151,6 +151,8 @@ fn record(
     let out = scratch.join(STDOUT);
     let err = scratch.join(STDERR);
     follow(&mut config, pm_globs.to_vec());
+    // Findings name the program, and the test.
+    config.beginnings = true;
     if let Some(prepare) = prepare {
         prepare(&mut config);
     }

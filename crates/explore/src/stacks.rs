@@ -3,8 +3,9 @@
 //! Most recoveries end well and nobody wants their stacks. So only what the stream defines is kept,
 //! as it came; symbols are looked up later, on another thread.
 
-use brownout_findings::Frame;
-use brownout_symbols::{Options, Stacks};
+use brownout_findings::{Frame, Origin};
+use brownout_symbols::{Options, Programs, Stacks};
+use brownout_trace::Beginning;
 use brownout_trace::epochs::{CodeEpochs, Epoch};
 use brownout_trace::event::{ContextId, Event, EventKind, ProcessId, TargetAddr, ThreadId};
 
@@ -22,6 +23,8 @@ enum Definition {
 pub struct Definitions {
     list: Vec<Definition>,
     epochs: CodeEpochs,
+    /// What programs were started with, if that was asked for.
+    begun: Vec<(ProcessId, Epoch, Beginning)>,
 }
 
 impl Definitions {
@@ -49,6 +52,12 @@ impl Definitions {
             } => Definition::Context(event.thread, context, parent, return_addr),
             _ => return,
         });
+    }
+
+    /// A program is in this process from now on.
+    pub fn begin(&mut self, process: ProcessId, what: &Beginning) {
+        let epoch = self.epoch(process);
+        self.begun.push((process, epoch, what.clone()));
     }
 
     /// The epoch that events of a process happen in now.
@@ -96,13 +105,20 @@ impl Definitions {
                 kind,
             });
         }
-        Resolver { stacks }
+        let mut programs = Programs::default();
+        for (process, epoch, what) in &self.begun {
+            programs.begin(*process, *epoch, what);
+        }
+        let around = brownout_host::of_ourselves();
+        programs.started_by(around.into_iter().flatten().collect());
+        Resolver { stacks, programs }
     }
 }
 
-/// Gives call stacks.
+/// Gives call stacks, and says whose they are.
 pub struct Resolver {
     stacks: Stacks,
+    programs: Programs,
 }
 
 impl Resolver {
@@ -118,5 +134,17 @@ impl Resolver {
             .stacks
             .stack_of(site.process, site.epoch, site.pc, site.context);
         stack.into_iter().map(Frame::from).collect()
+    }
+
+    /// The program and the test that a place with this stack belongs to, if that says more than the
+    /// command line does. The number of its process is left out: it is another one in each run.
+    pub fn origin(&mut self, site: Site, stack: &[Frame]) -> Option<Origin> {
+        let origin = self
+            .programs
+            .origin(&self.stacks, site.process, site.epoch, stack)?;
+        Some(Origin {
+            pid: None,
+            ..origin
+        })
     }
 }

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! It also says what an instruction stores to, as the programmer calls it (`root->count`), where
-//! debug information makes that certain.
+//! debug information makes that certain; and to which program and which test of a run a stack
+//! belongs ([`Programs`]).
 //!
 //! **Guarantee.** A look-up never fails: what cannot be named falls back one step at a time, down
 //! to `module+offset` and the bare address. Files are opened on the first look-up that needs them,
@@ -46,6 +47,7 @@ mod frame;
 mod image;
 mod locate;
 mod modules;
+mod origins;
 mod persisting;
 mod shape;
 mod stacks;
@@ -57,6 +59,7 @@ pub use demangle::demangle;
 pub use frame::{Frame, Location};
 pub use locate::{C_LIBRARY, Options};
 pub use modules::{CodeAddr, CodePlace};
+pub use origins::Programs;
 pub use shape::Accessed;
 pub use stacks::Stacks;
 pub use symbolizer::Symbolizer;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use brownout_findings::Frame;
+use brownout_findings::{Frame, Origin};
 
 use crate::recording::Recording;
 use crate::site::Site;
@@ -18,6 +18,13 @@ impl Resolvers {
     /// The stack of a place in a layer's run.
     pub fn stack(&mut self, layer: usize, recording: &Recording, site: Site) -> Vec<Frame> {
         self.of(layer, recording).stack(site)
+    }
+
+    /// The program and the test that a place in a layer's run belongs to, if that is known.
+    pub fn origin(&mut self, layer: usize, recording: &Recording, site: Site) -> Option<Origin> {
+        let resolver = self.of(layer, recording);
+        let stack = resolver.stack(site);
+        resolver.origin(site, &stack)
     }
 
     /// What the instruction of a place in a layer's run is said to access, if it is so many bytes.

@@ -14,6 +14,7 @@
 //! | ctest | the command, which the list of tests in its build folder has |
 //!
 //! **Guarantee.** Nothing is guessed: where a command is that of two tests, no test is named.
+//!
 //! **Deviation.** What a trace has was not started here, so its findings name no program.
 
 mod ctest;
@@ -21,10 +22,11 @@ mod ctest;
 use std::collections::HashMap;
 
 use brownout_findings::{Frame, Origin};
-use brownout_symbols::Stacks;
 use brownout_trace::Beginning;
 use brownout_trace::epochs::Epoch;
 use brownout_trace::event::ProcessId;
+
+use crate::Stacks;
 
 /// Longer chains of processes are not looked at.
 const ANCESTORS_MAX: usize = 64;
@@ -191,7 +193,7 @@ fn rust_test(stack: &[Frame]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brownout_symbols::Options;
+    use crate::Options;
     use brownout_trace::event::{ContextId, Event, EventKind, TargetAddr, ThreadId};
 
     fn start(stacks: &mut Stacks, process: u32, parent: u32) {
