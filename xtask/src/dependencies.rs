@@ -50,6 +50,21 @@ const DOUBLED: &[(&str, &str)] = &[
 /// other people's programs.
 const OLDER: &[&str] = &["brownout-annotations"];
 
+/// The oldest Rust that each of [`OLDER`] declares, by its name.
+pub fn older() -> Result<Vec<(&'static str, String)>> {
+    let metadata = Metadata::read(shell::cargo().arg("metadata").arg("--locked"))?;
+    let declared = |name: &&'static str| {
+        let mut packages = metadata.packages.iter();
+        let package = packages.find(|package| package.ours && package.name == *name);
+        let oldest = package.and_then(|package| package.rust_version.clone());
+        Ok((
+            *name,
+            oldest.with_context(|| format!("{name} declares no rust-version"))?,
+        ))
+    };
+    OLDER.iter().map(declared).collect()
+}
+
 /// Checks all of it, for the workspace and what lies apart.
 pub fn check() -> Result<()> {
     let workspace = Metadata::read(shell::cargo().arg("metadata").arg("--locked"))?;

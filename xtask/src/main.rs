@@ -65,7 +65,7 @@ usage: cargo xtask COMMAND
   package         a Debian package, tried out in an empty root; --binary FILE packages a tool that is built already
   comments        which comments are too wide; --wrap [FILE…] wraps them
   dependencies    licences, doubled versions, oldest Rust of what we depend on (a part of test)
-  oldest-rust     compile everything with the oldest Rust that Cargo.toml promises
+  oldest-rust     compile everything with the oldest Rust that Cargo.toml promises, and the annotations with theirs
   setup           install the Debian packages that the tests need (or name those missing)
   build           build the tool, the test programs and the libpmemobj examples
 

@@ -41,15 +41,15 @@ pub fn package(words: &[&str]) -> Result<()> {
     ] {
         setup::expect(package, command)?;
     }
-    let file = make(&binary, &version)?;
+    let file = make(&binary, &version, &layout::target().join("package"))?;
     try_out(&file, &version)?;
     let bytes = fs::metadata(&file)?.len();
     println!("{}: {:.1} MB", file.display(), bytes as f64 / 1e6);
     Ok(())
 }
 
-/// Lays the files out and packs them.
-fn make(binary: &Path, version: &str) -> Result<PathBuf> {
+/// Lays the files out and packs them, into a folder.
+fn make(binary: &Path, version: &str, target: &Path) -> Result<PathBuf> {
     let scratch = Scratch::new()?;
     let root = scratch.folder("root")?;
     let source = layout::workspace();
@@ -131,8 +131,7 @@ fn make(binary: &Path, version: &str) -> Result<PathBuf> {
          memory, and finds what a power failure would break.\n"
     );
     write(&root.join("DEBIAN/control"), &control)?;
-    let target = layout::target().join("package");
-    fs::create_dir_all(&target)?;
+    fs::create_dir_all(target)?;
     let file = target.join(format!("brownout_{version}_{ARCHITECTURE}.deb"));
     shell::run_quiet(
         Command::new("dpkg-deb")
@@ -244,4 +243,22 @@ fn try_out(file: &Path, version: &str) -> Result<()> {
         ensure!(bytes.len() > 100, "{name} is empty");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brownout_tests::tool;
+
+    /// The package of the tool that the tests use, as somebody has it who installs it.
+    #[test]
+    fn the_package_is_installed_into_an_empty_root_and_used() {
+        tool::expect_built().expect("the tool");
+        let scratch = Scratch::new().expect("a folder");
+        let version = env!("CARGO_PKG_VERSION");
+        let file = make(&layout::brownout(), version, scratch.path()).expect("a package");
+        try_out(&file, version).expect("it can be used");
+        // Who uses it would notice if something was missing.
+        assert!(try_out(&file, "0.0.0").is_err());
+    }
 }

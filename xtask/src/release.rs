@@ -33,16 +33,27 @@ pub fn release() -> Result<()> {
     Ok(())
 }
 
-/// Compiles everything with the oldest Rust that `Cargo.toml` promises.
+/// Compiles everything with the oldest Rust that `Cargo.toml` promises, and what promises an older
+/// one with that.
 pub fn oldest_rust() -> Result<()> {
     let (_, oldest) = dependencies::version()?;
+    let older = dependencies::older()?;
     let toolchains = shell::output(Command::new("rustup").args(["toolchain", "list"]))
         .context("rustup is needed to compile with another Rust")?;
-    let toolchain = format!("{oldest}-");
-    if !toolchains.lines().any(|line| line.starts_with(&toolchain)) {
-        bail!(
-            "Rust {oldest} is not installed: rustup toolchain install {oldest} --profile minimal"
-        );
+    let is_missing = |version: &&str| {
+        let toolchain = format!("{version}-");
+        !toolchains.lines().any(|line| line.starts_with(&toolchain))
+    };
+    let all = older.iter().map(|(_, version)| version.as_str());
+    let missing: Vec<&str> = all.chain([oldest.as_str()]).filter(is_missing).collect();
+    ensure!(
+        missing.is_empty(),
+        "Rust {0} is not installed: rustup toolchain install {1} --profile minimal",
+        missing.join(" and "),
+        missing.join(" ")
+    );
+    for (package, version) in &older {
+        library_with(package, version)?;
     }
     shell::run(
         Command::new("rustup")
@@ -54,6 +65,31 @@ pub fn oldest_rust() -> Result<()> {
             .env_remove("CARGO")
             .env_remove("RUSTUP_TOOLCHAIN"),
     )
+}
+
+/// Compiles a package's library with an older Rust, by itself: a cargo of that age does not read
+/// this workspace. Such a package depends on nothing.
+fn library_with(package: &str, version: &str) -> Result<()> {
+    let folder = package.strip_prefix("brownout-").unwrap_or(package);
+    let source = layout::workspace().join(format!("crates/{folder}/src/lib.rs"));
+    let out = layout::workspace().join("target/oldest-rust");
+    fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    for disabled in [false, true] {
+        let mut rustc = Command::new("rustup");
+        rustc
+            .args(["run", version, "rustc", "--edition", "2021"])
+            .args(["--crate-type", "rlib", "--emit", "metadata"])
+            .args(["--crate-name", &package.replace('-', "_")])
+            .args(["-D", "warnings", "--out-dir"])
+            .arg(&out)
+            .arg(&source)
+            .env_remove("RUSTUP_TOOLCHAIN");
+        if disabled {
+            rustc.args(["--cfg", "feature=\"disable\""]);
+        }
+        shell::run(&mut rustc)?;
+    }
+    Ok(())
 }
 
 /// Builds the tool as it is released.

@@ -114,14 +114,15 @@ impl Compiler {
 }
 
 /// Compiles a program of `tests/rust` together with this crate, by itself: how features and
-/// optimisation are chosen here.
+/// optimisation are chosen here. The crate has the edition that it declares, the program a later
+/// one, as users may have.
 pub fn compile_rust(name: &str, flags: &[&str], result: &str) -> PathBuf {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let library = scratch(&format!("lib{result}.rlib"));
     let program = scratch(result);
-    let run = |command: &mut Command| {
+    let run = |edition: &str, command: &mut Command| {
         let output = command
-            .args(["--edition", "2024", "-D", "warnings"])
+            .args(["--edition", edition, "-D", "warnings"])
             .args(flags)
             .output()
             .expect("rustc starts");
@@ -131,22 +132,28 @@ pub fn compile_rust(name: &str, flags: &[&str], result: &str) -> PathBuf {
             String::from_utf8_lossy(&output.stderr)
         );
     };
-    run(Command::new(&rustc)
-        .args([
-            "--crate-type",
-            "rlib",
-            "--crate-name",
-            "brownout_annotations",
-        ])
-        .args(["--check-cfg", r#"cfg(feature, values("disable"))"#, "-o"])
-        .arg(&library)
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")));
-    run(Command::new(&rustc)
-        .arg("--extern")
-        .arg(format!("brownout_annotations={}", library.display()))
-        .arg("-o")
-        .arg(&program)
-        .arg(source("rust").join(name)));
+    run(
+        "2021",
+        Command::new(&rustc)
+            .args([
+                "--crate-type",
+                "rlib",
+                "--crate-name",
+                "brownout_annotations",
+            ])
+            .args(["--check-cfg", r#"cfg(feature, values("disable"))"#, "-o"])
+            .arg(&library)
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")),
+    );
+    run(
+        "2024",
+        Command::new(&rustc)
+            .arg("--extern")
+            .arg(format!("brownout_annotations={}", library.display()))
+            .arg("-o")
+            .arg(&program)
+            .arg(source("rust").join(name)),
+    );
     program
 }
 
