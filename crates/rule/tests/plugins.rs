@@ -63,6 +63,49 @@ fn compile(macros: &[&str]) -> (TempDir, PathBuf) {
     (folder, library)
 }
 
+/// The rule in C that the manual shows, compiled as it says, does what it says.
+#[test]
+fn the_rule_in_c_of_the_manual_works() {
+    let manual = std::fs::read_to_string(Path::new(CRATE).join("../../docs/custom-rules.md"));
+    let manual = manual.expect("it is there");
+    let mut blocks = manual.split("\n```c\n").skip(1);
+    let (Some(block), None) = (blocks.next(), blocks.next()) else {
+        panic!("not one block of C");
+    };
+    let (source, _) = block.split_once("\n```\n").expect("an end");
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("transactions_only.c"), source).expect("a write");
+    let line = "cc -shared -fPIC -o transactions_only.so transactions_only.c";
+    assert!(manual.contains(&format!("```sh\n{line}\n")));
+    let mut words = line.split(' ');
+    let status = Command::new(words.next().expect("a compiler"))
+        .args(words)
+        .args(["-Wall", "-Werror", "-I"])
+        .arg(Path::new(CRATE).join("../../include"))
+        .current_dir(folder.path())
+        .status();
+    assert!(status.expect("cc starts").success());
+    let mut bench = bench(&folder.path().join("transactions_only.so"), "");
+    assert_eq!(bench.info().id, "transactions-only");
+    let store = || {
+        Kind::Store(Access {
+            place: place(0x1000, 8),
+            bytes: &[],
+        })
+    };
+    bench.answers().in_transaction = vec![ThreadId(1)];
+    bench.event(store());
+    assert_eq!(bench.findings(), []);
+    bench.event_of(ThreadId(2), store());
+    bench.end();
+    let [finding] = bench.findings() else {
+        panic!("{:#?}", bench.findings());
+    };
+    assert_eq!(finding.message, "a store outside any transaction");
+    assert_eq!(finding.events.len(), 1);
+    assert_eq!(finding.events[0].text, "it is stored here");
+}
+
 /// The header for C compiles alone, as C and as C++, and has the numbers that the tool has.
 #[test]
 fn the_header_says_what_the_tool_says() {
