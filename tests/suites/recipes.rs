@@ -790,7 +790,7 @@ fn gdb_of_reading() -> Result<()> {
 
 /// gdb stands in front of a store that a program with a known bug never writes back.
 fn gdb_of_a_seeded_bug() -> Result<()> {
-    const NAME: &str = "correctness-data_never_flushed";
+    const NAME: &str = "correctness/data_never_flushed";
     let programs = seeded::discover()?;
     let mut programs = programs.iter();
     let program = programs.find(|program| program.name == NAME);
