@@ -12,15 +12,15 @@
 //! or else the files are put back between them and at the end; so the user's files stay as they
 //! are.
 //!
-//! Deviations. The recorded run is always deterministic (`brownout run --deterministic`), also where
+//! Deviations. The recorded run is always deterministic (`brownout run --deterministic`), also if
 //! the check that has found it was not; the one in gdb never is. So what a program does otherwise
 //! there (time, addresses, other threads) may make it take another way; then it is not stopped, and
 //! gdb says so at its end. Without `--stdin` both runs read nothing (`/dev/null`), also where the
-//! check read from a terminal or a pipe. Fences are told by how
-//! often the instruction was executed while the pool was mapped. System calls are not told from
-//! each other, so gdb stops at the instruction before them that the finding names. A finding in a
-//! process that the program has started is looked for in a run of that process's command alone, in
-//! its folder; what it got to read from its parent is not known, and it reads gdb's terminal.
+//! check read from a terminal or a pipe. Fences are told by how often the instruction was executed
+//! while the pool was mapped. System calls are not told from each other, so gdb stops at the
+//! instruction before them that the finding names. A finding in a process that the program has
+//! started is looked for in a run of that process's command alone, in its folder; what it got to
+//! read from its parent is not known, and it reads gdb's terminal.
 
 use std::collections::HashMap;
 use std::ffi::OsString;

@@ -440,8 +440,8 @@ pub struct Report {
     /// Findings that the baseline knows already.
     #[serde(default)]
     pub known: u64,
-    /// So many findings of the baseline are not here: they were mended or suppressed, or the run did
-    /// not come to them. `None` without a baseline.
+    /// So many findings of the baseline are not here: they were mended or suppressed, or the run
+    /// did not come to them. `None` without a baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<u64>,
     /// What a reader must know: truncated, not followed, unused suppressions, ….

@@ -7,9 +7,9 @@ use crate::suppress::{Date, Suppressions};
 use crate::{fingerprint, order};
 
 /// Names the findings, takes out what is suppressed, then what the baseline knows, sorts the rest,
-/// counts these and what of the baseline is gone, adds notes about the suppressions and the baseline, and settles the verdict: `Clean` and
-/// `Findings` follow from what is left and what was looked at; the other two stay, since leaving
-/// findings out makes no run complete.
+/// counts these and what of the baseline is gone, adds notes about the suppressions and the
+/// baseline, and settles the verdict: `Clean` and `Findings` follow from what is left and what was
+/// looked at; the other two stay, since leaving findings out makes no run complete.
 pub fn finish(
     report: &mut Report,
     suppressions: Option<&Suppressions>,

@@ -9,9 +9,9 @@
 //!
 //! **Deviations.** Only files with debug information are looked into, and only their section
 //! `.text`, from its beginning on; data between functions may hide instructions behind it. Of
-//! stores, only those by libpmem's functions are named: nobody knows of another instruction that was
-//! not executed whether it stores to persistent memory. Calls through pointers, and jumps to a function at the end of another one,
-//! are not named either.
+//! stores, only those by libpmem's functions are named: nobody knows of another instruction that
+//! was not executed whether it stores to persistent memory. Calls through pointers, and jumps to a
+//! function at the end of another one, are not named either.
 
 use std::collections::HashMap;
 

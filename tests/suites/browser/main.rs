@@ -1119,15 +1119,24 @@ fn timelines_show_what_is_lost() -> Result<()> {
                     .with_context(|| format!("{}: {}", program.name, finding.message))?,
             );
         }
-        if seen == 0 {
-            without.push((program.name.as_str(), report.findings.len()));
+        if seen == 0 && !report.findings.is_empty() {
+            without.push(program.name.as_str());
         }
         let opened = open_each_finding(&tab, &page, &report);
         opened.with_context(|| format!("the page of {}", program.name))?;
     }
-    ensure!(without.is_empty(), "{without:?}");
+    ensure!(without == NOTHING_LOST, "{without:?}");
     Ok(())
 }
+
+/// What is wrong in these is what survives: no finding of theirs has a store that is lost.
+const NOTHING_LOST: [&str; 5] = [
+    "correctness/eadr_wide_store",
+    "correctness/free_before_unlink",
+    "correctness/function_pointer",
+    "correctness/lock_pointer",
+    "correctness/pointer_to_dram",
+];
 
 /// Each finding is shown with its picture, nothing complains, and nothing is in anybody's way.
 fn open_each_finding(tab: &Tab<'_>, page: &Path, report: &Report) -> Result<()> {
