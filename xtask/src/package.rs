@@ -41,15 +41,15 @@ pub fn package(words: &[&str]) -> Result<()> {
     ] {
         setup::expect(package, command)?;
     }
-    let file = make(&binary, &version, &layout::target().join("package"))?;
+    let file = make(&binary, &version, &layout::target().join("package"), "-Zxz")?;
     try_out(&file, &version)?;
     let bytes = fs::metadata(&file)?.len();
     println!("{}: {:.1} MB", file.display(), bytes as f64 / 1e6);
     Ok(())
 }
 
-/// Lays the files out and packs them, into a folder.
-fn make(binary: &Path, version: &str, target: &Path) -> Result<PathBuf> {
+/// Lays the files out and packs them, into a folder; `dpkg-deb` is told how to compress them.
+fn make(binary: &Path, version: &str, target: &Path, compression: &str) -> Result<PathBuf> {
     let scratch = Scratch::new()?;
     let root = scratch.folder("root")?;
     let source = layout::workspace();
@@ -135,7 +135,7 @@ fn make(binary: &Path, version: &str, target: &Path) -> Result<PathBuf> {
     let file = target.join(format!("brownout_{version}_{ARCHITECTURE}.deb"));
     shell::run_quiet(
         Command::new("dpkg-deb")
-            .args(["--root-owner-group", "--build"])
+            .args(["--root-owner-group", compression, "--build"])
             .arg(&root)
             .arg(&file),
     )?;
@@ -256,7 +256,7 @@ mod tests {
         tool::expect_built().expect("the tool");
         let scratch = Scratch::new().expect("a folder");
         let version = env!("CARGO_PKG_VERSION");
-        let file = make(&layout::brownout(), version, scratch.path()).expect("a package");
+        let file = make(&layout::brownout(), version, scratch.path(), "-Znone").expect("a package");
         try_out(&file, version).expect("it can be used");
         // Who uses it would notice if something was missing.
         assert!(try_out(&file, "0.0.0").is_err());
