@@ -234,7 +234,9 @@ mod tests {
             token.race = Some(serde_json::from_str(proof).expect("a proof"));
             let line = ["brownout"].iter().chain(&words);
             let cli = cli::Cli::try_parse_from(line).expect("a command line");
-            let task = resolve::resolve(cli, Vec::new()).ok().expect("a task");
+            let Ok(task) = resolve::resolve(cli, Vec::new()) else {
+                panic!("a task");
+            };
             no_gdb(&task, &token)
         };
         let deadlock = told(r#"{"schedule": [], "what": {"deadlock": {"name": 1}}}"#);

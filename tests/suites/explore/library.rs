@@ -173,7 +173,11 @@ fn from_an_image() -> Result<()> {
     ensure!(printed.contains('1'), "the map is empty: {printed}");
     let explored = brownout_explore::explore_run(&stage.options()?, recorded, &mut ())?;
     ensure!(explored.findings.is_empty(), "{:?}", explored.findings);
-    ensure!(explored.coverage.open().is_empty(), "{:?}", explored.coverage);
+    ensure!(
+        explored.coverage.open().is_empty(),
+        "{:?}",
+        explored.coverage
+    );
     ensure!(!stage.pool().exists(), "the user's folder is changed");
     ensure!(
         !stage.scratch.join("findings").exists(),
@@ -328,7 +332,11 @@ fn forked_run() -> Result<()> {
         if commands == COMMANDS {
             let explored = brownout_explore::explore_run(&options, run, &mut ())?;
             ensure!(explored.findings.is_empty(), "{:?}", explored.findings);
-            ensure!(explored.coverage.open().is_empty(), "{:?}", explored.coverage);
+            ensure!(
+                explored.coverage.open().is_empty(),
+                "{:?}",
+                explored.coverage
+            );
         }
     }
     Ok(())
