@@ -121,8 +121,7 @@ impl Watch<'_> {
         processes: &Processes,
         waits_for_us: bool,
     ) -> Option<Stopped> {
-        let stop = self.config.stop.as_ref();
-        if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) || self.pass_on(processes) {
+        if self.config.is_stopped() || self.pass_on(processes) {
             return Some(Stopped::Asked);
         }
         let limits = &self.config.limits;

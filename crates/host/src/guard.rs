@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::members::{self, Mark, ProcNumber};
@@ -28,22 +29,47 @@ const MESSAGE: usize = 17;
 /// One may just be making another; but nobody is hunted for ever.
 const ROUNDS_MAX: u32 = 1000;
 
+/// Whether orphans come to this process is a property of all of it. It is read where somebody wants
+/// them, and written where somebody does not want one for a moment, which must not undo the other.
+static ORPHANS: RwLock<()> = RwLock::new(());
+
+/// Orphans come to us from now on: starts what may leave some.
+pub fn with_orphans<T>(start: impl FnOnce() -> T) -> T {
+    let _stays = ORPHANS.read().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: no pointers.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    start()
+}
+
 /// Forks a process that does this work and ends. It has nothing of ours but memory and the reading
 /// end of a pipe; what is written to the other end reaches it, and when nobody has that any more,
 /// it reads the end.
 ///
-/// The work must not wait for other threads of ours: they are not there.
+/// The work must not wait for other threads of ours: they are not there. So it must not print, nor
+/// take a lock that another thread may hold; it may use memory, files and processes.
+///
+/// While it is forked, which takes about a millisecond, an orphan of a program that another thread
+/// runs already goes to whoever takes ours.
 pub fn fork(work: impl FnOnce(PipeReader)) -> io::Result<PipeWriter> {
     let (waits, tells) = io::pipe()?;
-    // Orphans would come to us, and we would wait for them as for a program's.
+    // An orphan, as this process will be, would come to us, and we would wait for it as for a
+    // program's.
+    let _changes = ORPHANS.write().unwrap_or_else(PoisonError::into_inner);
     let mut was = 0;
     // SAFETY: asks and sets a property of this process; fills our variable.
     unsafe {
         libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut was, 0, 0, 0);
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
     }
-    // SAFETY: `fork` of the C library leaves its memory usable in the child, which uses nothing
-    // else of ours but what it is given, and ends by `_exit`.
+    // SAFETY: POSIX allows the child of a process with several threads async-signal-safe functions
+    // only, because another thread may have held a lock at that moment. The work needs more: it
+    // allocates (`Vec`, `format!`, the text of a file of `/proc`). With glibc, the only C library
+    // that this tool is built for, that is sound: its `fork` takes all locks of `malloc` before,
+    // and makes them anew in the child, so that no arena is locked or half changed there; all
+    // allocators of ours end in it and have no state of their own. The library's functions for
+    // files, folders and sleep take no lock but those of what they are given; `opendir` and
+    // `readdir` have one for each folder. The child ends by `_exit`, without what others have
+    // registered for the end, also if it panics.
     let between = unsafe { libc::fork() };
     if between == 0 {
         // SAFETY: as above.
@@ -59,9 +85,10 @@ pub fn fork(work: impl FnOnce(PipeReader)) -> io::Result<PipeWriter> {
             }
             libc::syscall(libc::SYS_close_range, keep + 1, u32::MAX, 0);
         }
-        work(waits);
+        // It must not go on in the frames of our callers.
+        let done = catch_unwind(AssertUnwindSafe(|| work(waits)));
         // SAFETY: ends this process.
-        unsafe { libc::_exit(0) };
+        unsafe { libc::_exit(i32::from(done.is_err())) };
     }
     // SAFETY: our own child, which ends at once; and as above.
     unsafe {
@@ -196,4 +223,42 @@ fn is_meant(number: ProcNumber, runs: &[Mark], known: &mut BTreeMap<u32, bool>) 
     // Those between are what it is: nothing above them, or all below the one that was found.
     known.extend(way.into_iter().map(|one| (one, found)));
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    fn orphans_come() -> bool {
+        let mut comes = 0;
+        // SAFETY: fills our variable.
+        unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut comes, 0, 0, 0) };
+        comes != 0
+    }
+
+    /// Whoever starts a program has its orphans, also while another thread forks guards.
+    #[test]
+    fn a_guard_takes_nobodys_orphans() {
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    drop(fork(|_| {}).expect("it can be forked"));
+                }
+            });
+            let have_come: Vec<bool> = (0..200)
+                .map(|_| {
+                    with_orphans(|| {
+                        std::thread::sleep(Duration::from_micros(300));
+                        orphans_come()
+                    })
+                })
+                .collect();
+            done.store(true, Ordering::Relaxed);
+            assert!(have_come.iter().all(|come| *come), "{have_come:?}");
+        });
+        assert!(orphans_come(), "a guard has undone it");
+    }
 }

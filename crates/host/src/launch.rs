@@ -3,7 +3,7 @@
 use crate::control::{Beginning, Shared};
 use crate::decode::Broken;
 use crate::drain::{Drained, Nothing, Prologue, drain};
-use crate::guard::Guarded;
+use crate::guard::{self, Guarded};
 use crate::inject::{Image, Previous, Target};
 use crate::members::Members;
 use crate::processes::Processes;
@@ -165,7 +165,8 @@ pub fn prepare(
     }
     let begun = Instant::now();
     // So that all of it can be killed at once.
-    let own_group = config.limits != Limits::default() || config.stop.is_some();
+    let own_group =
+        config.limits != Limits::default() || config.stop.is_some() || config.expired.is_some();
     let mut kept_flags = 0;
     for (on, bit) in [
         (own_group, abi::kept_flags::OWN_GROUP),
@@ -325,11 +326,9 @@ fn command(
 /// Starts the command, which stops before its first instruction. It is traced by the calling
 /// thread.
 pub fn spawn(mut command: Command) -> Result<libc::pid_t, LaunchError> {
-    // SAFETY: orphans of the program come to us, so that they can be followed and waited for.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
-    let child = command
-        .spawn()
-        .map_err(|e| LaunchError::Launch("exec", e))?;
+    // Orphans of the program come to us, so that they can be followed and waited for.
+    let child = guard::with_orphans(|| command.spawn());
+    let child = child.map_err(|e| LaunchError::Launch("exec", e))?;
     let pid = child.id() as libc::pid_t;
     let mut status = 0;
     // SAFETY: our own child.

@@ -68,7 +68,7 @@ use brownout_trace::event::FileId;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 /// What to run, and how.
@@ -170,6 +170,9 @@ pub struct LaunchConfig {
     pub limits: Limits,
     /// The program is stopped when this becomes true. Default: none.
     pub stop: Option<Arc<AtomicBool>>,
+    /// Likewise: for who also measures the time of several runs, and must tell that from a wish of
+    /// the user's. Default: none.
+    pub expired: Option<Arc<AtomicBool>>,
     /// A signal that was sent to this process and is the program's, 0 until there is one. All
     /// processes of the run get it; in a recording, those that have not ended some seconds later
     /// are killed, so that what was seen until then can be reported. Default: none.
@@ -214,7 +217,7 @@ pub enum Stopped {
     Steps,
     /// [`Limits::memory`].
     Memory,
-    /// [`LaunchConfig::stop`].
+    /// [`LaunchConfig::stop`] or [`LaunchConfig::expired`].
     Asked,
     /// The program itself has ended, by itself; what it has started and left behind does nothing
     /// but wait. [`Outcome::status`] is the program's own.
@@ -261,8 +264,15 @@ impl LaunchConfig {
             dies_with_tool: false,
             limits: Limits::default(),
             stop: None,
+            expired: None,
             pass_on: None,
         }
+    }
+
+    /// Whether the program is to be stopped now.
+    fn is_stopped(&self) -> bool {
+        let mut flags = self.stop.iter().chain(&self.expired);
+        flags.any(|flag| flag.load(Ordering::Relaxed))
     }
 }
 

@@ -234,10 +234,7 @@ impl Session {
                     None => not_kept("it ends before the place at which it was to stop"),
                 });
             }
-            let is_stopped = config.stop.as_ref();
-            if begun.elapsed() > within
-                || is_stopped.is_some_and(|stop| stop.load(Ordering::Relaxed))
-            {
+            if begun.elapsed() > within || config.is_stopped() {
                 return Err(not_kept(
                     "it has not come to the place at which it was to stop",
                 ));
