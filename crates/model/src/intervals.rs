@@ -324,7 +324,7 @@ impl Intervals {
             && let Some(entry) = self.shadow.only_open(slot)
             && entry.state == Persistency::Dirty
         {
-            entry.state = Persistency::Flushing;
+            entry.state = Persistency::Dirty.next(Input::Flush(FlushRule::AtFence));
             entry.flush_tag = tag;
             entry.note_write_back();
             self.thread(thread)
@@ -515,7 +515,7 @@ impl Intervals {
                 order: 0,
                 thread,
                 tag,
-                state: Persistency::Dirty,
+                state: Persistency::Clean.next(Input::Store(StoreRule::Cached)),
             };
             return self.shadow.overwrite(slot, &stored);
         }
@@ -707,9 +707,12 @@ impl Intervals {
             if let Some(entry) = self.shadow.only_open(wait.slot)
                 && rule == FenceRule::Completes
             {
-                let open = matches!(entry.state, Persistency::Flushing | Persistency::Draining);
-                if open && waits(entry) {
-                    entry.state = Persistency::Persisted;
+                let own = waits(entry);
+                // The rule is known here, so that little of the function is left.
+                let rule = FenceRule::Completes;
+                let next = entry.state.next(Input::Fence { rule, own });
+                if next != entry.state {
+                    entry.state = next;
                     entry.set_persisted(epoch);
                     completed = true;
                 }

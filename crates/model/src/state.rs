@@ -52,8 +52,10 @@ impl Persistency {
         Persistency::Persisted,
     ];
 
-    /// The state after `input`.
+    /// The state after `input`. All views go by this function. It is inlined, so that it costs
+    /// nothing where the input, or the state before, is known.
     #[must_use]
+    #[inline(always)]
     pub fn next(self, input: Input) -> Self {
         use Persistency::{Clean, Dirty, Draining, Flushing, Persisted};
         match (self, input) {
