@@ -1,10 +1,10 @@
 //! The smallest set of lost stores that still breaks recovery.
 //!
-//! From a crash state that fails, everything that did not matter is made to survive: first unit by
-//! unit, then store by store. What is left is lost for a reason. If that is nothing, the harm may
-//! be done by a store that survives although its operation is not over (an unlogged change): then
-//! those are found, in the same way. Every step is a recovery, looked up or run; it must fail in
-//! the same way.
+//! From a crash state that fails, everything that did not matter is made to survive: first units,
+//! as many together as that goes well with, then store by store. What is left is lost for a reason.
+//! If that is nothing, the harm may be done by a store that survives although its operation is not
+//! over (an unlogged change): then those are found, in the same way. Every step is a recovery,
+//! looked up or run; it must fail in the same way.
 
 use brownout_host::LaunchError;
 use brownout_model::{Moment, Survivors, Unit};
@@ -74,12 +74,23 @@ pub fn minimise(
     });
     // Later stores first: an early one is more often the cause.
     let units: Vec<Unit> = image.survivors.keys().rev().copied().collect();
-    for unit in &units {
+    // Most do not matter, so they are tried together, and by halves where that is too many. Each
+    // that is left was tried alone.
+    let mut blocks = vec![&units[..]];
+    while let Some(block) = blocks.pop() {
+        if block.is_empty() {
+            continue;
+        }
         let mut tried = image.clone();
-        tried.survivors.remove(unit);
+        for unit in block {
+            tried.survivors.remove(unit);
+        }
         if let Some(found) = test(search, failure, &tried)? {
             image = tried;
             best = found;
+        } else if block.len() > 1 {
+            let (first, rest) = block.split_at(block.len() / 2);
+            blocks.extend([rest, first]);
         }
     }
     for unit in units {
@@ -139,6 +150,15 @@ fn harmful_survivors(
     image: &Image,
 ) -> Result<Vec<Moment>, LaunchError> {
     let mut harmful = Vec::new();
+    // None depends on another, so they are run side by side, and then looked up.
+    let alone = failure.narrowed.keys().filter_map(|unit| {
+        let choices = image.view.choices(*unit)?;
+        let mut tried = image.clone();
+        tried.survivors.insert(*unit, choices.open().oldest());
+        Some(tried)
+    });
+    let alone: Vec<Image> = alone.collect();
+    search.evaluate_all(failure.layer, &alone)?;
     for unit in failure.narrowed.keys() {
         let Some(choices) = image.view.choices(*unit) else {
             continue;
@@ -211,6 +231,56 @@ pub fn test(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::{self, Act, Fake, Memory, exits};
+    use crate::line::{LINE, LineKey};
+    use crate::search::Settings;
+    use crate::view::{Narrowed, Seen};
+
+    /// Of many lost stores, of which few matter, those are found with few recoveries.
+    #[test]
+    fn what_does_not_matter_is_not_tried_one_by_one() {
+        const LINES: u64 = 64;
+        let needs = |needed: &'static [u64]| {
+            let program = move |memory: &mut Memory<'_>| {
+                let words: Vec<u64> = (0..LINES).map(|n| memory.word(n * 64)).collect();
+                let is_lost = needed.iter().all(|n| words[*n as usize] == 0);
+                exits(i32::from(is_lost), "")
+            };
+            let acts: Vec<Act> = (0..LINES).map(|n| Act::Store(n * 64, 1)).collect();
+            let mut progress = ();
+            let mut search = Search::new(
+                fake::recording(&acts),
+                Settings::new(fake::setting()),
+                Box::new(Fake::new(program)),
+                &mut progress,
+            );
+            let point = search.layers[0].recording.points.len() as u32 - 1;
+            let view = search.view(0, point);
+            let mut narrowed = Narrowed::new();
+            for at in (0..LINES).map(|n| n * 64) {
+                let line = LineKey::of(fake::key(at).0);
+                let Seen::Open(unit, options) = view.read(line, !0, &narrowed) else {
+                    panic!("it may be lost");
+                };
+                let lost = options.into_iter().find(|(bytes, _)| *bytes == [0; LINE]);
+                narrowed.insert(unit, lost.expect("nothing is there before").1);
+            }
+            let failure = Failure {
+                layer: 0,
+                point,
+                narrowed,
+                symptom: Symptom::Exit(1),
+            };
+            let minimal = minimise(&mut search, &failure).expect("the executor answers");
+            let minimal = minimal.expect("it fails");
+            let left: Vec<Unit> = minimal.image.survivors.keys().copied().collect();
+            let expected: Vec<Unit> = needed.iter().map(|n| fake::unit(n * 64)).collect();
+            assert_eq!(left, expected);
+            search.ledger.statistics.executions
+        };
+        assert!(needs(&[5]) <= 20);
+        assert!(needs(&[5, 6, 60]) <= 40);
+    }
 
     fn survivors(ordered: usize, unordered: &[bool]) -> Survivors {
         Survivors {
