@@ -122,11 +122,9 @@ impl Default for Wanted {
 pub enum Points {
     /// Each.
     All,
-    /// So many, evenly spread, the last among them.
-    AtMost(usize),
     /// So many, one of each of as many stretches of the run; which one says the seed. What is tried
     /// there is drawn, too: with other seeds all points and all kinds of crashes have their turn,
-    /// where the others begin with everything and what is certain at the same points each time.
+    /// where [`All`](Self::All) begins with everything and what is certain at each.
     Drawn(usize),
 }
 
@@ -580,14 +578,6 @@ impl<'r> Images<'r> {
         let all = places.len();
         match wanted.points {
             Points::All => {}
-            Points::AtMost(most) => {
-                let mut number = 0;
-                // Of 10, 3 are those with the numbers 3, 6 and 9, counted from 0.
-                places.retain(|_| {
-                    number += 1;
-                    number * most / all > (number - 1) * most / all
-                });
-            }
             Points::Drawn(most) => {
                 let mut dice = Dice(wanted.seed);
                 let most = most.min(all);

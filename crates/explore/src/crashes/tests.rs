@@ -333,23 +333,34 @@ fn durable_stores(count: u64) -> Recording {
 }
 
 #[test]
-fn points_are_spread_evenly_and_the_last_is_among_them() {
+fn one_point_of_each_stretch_of_the_run_is_drawn() {
     let recording = durable_stores(10);
-    let points = |wanted: Points| -> BTreeSet<u32> {
+    let points = |points: Points, seed: u64| -> Vec<u32> {
         let wanted = Wanted {
-            points: wanted,
+            points,
+            seed,
             ..Wanted::default()
         };
-        Images::new(&recording, wanted)
-            .map(|image| image.at.point)
-            .collect()
+        let images = Images::new(&recording, wanted);
+        let mut points: Vec<u32> = images.map(|image| image.at.point).collect();
+        points.dedup();
+        points
     };
-    let last = recording.points.len() as u32 - 1;
-    assert_eq!(points(Points::All), (0..=last).collect());
-    assert_eq!(points(Points::AtMost(100)), (0..=last).collect());
-    assert_eq!(points(Points::AtMost(3)), BTreeSet::from([3, 6, 9]));
-    assert_eq!(points(Points::AtMost(1)), BTreeSet::from([9]));
-    assert_eq!(points(Points::AtMost(0)), BTreeSet::new());
+    let all: Vec<u32> = (0..recording.points.len() as u32).collect();
+    assert_eq!(all.len(), 10);
+    assert_eq!(points(Points::All, 0), all);
+    for seed in 0..20 {
+        assert_eq!(points(Points::Drawn(100), seed), all);
+        let three = points(Points::Drawn(3), seed);
+        let stretches: Vec<usize> = three
+            .iter()
+            .map(|point| [0..3, 3..6, 6..10].iter().position(|s| s.contains(point)))
+            .map(|stretch| stretch.expect("there are no others"))
+            .collect();
+        assert_eq!(stretches, [0, 1, 2], "{three:?}");
+        assert_eq!(points(Points::Drawn(1), seed).len(), 1);
+        assert!(points(Points::Drawn(0), seed).is_empty());
+    }
 }
 
 /// With one image for each point, other seeds reach all points and all kinds of crashes; one seed
