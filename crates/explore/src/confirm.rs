@@ -60,7 +60,7 @@ pub fn settle(findings: &mut Vec<Finding>, exploration: &Exploration) {
         match witness {
             Some(witness) => confirm(finding, witness),
             None if is_blamed => finding.notes.push(
-                "unsettled: recovery fails without this store, but not natively on the same image"
+                "unsettled: recovery fails without this store, but that was not seen natively on the same image"
                     .into(),
             ),
             None if !exploration.coverage.open().is_empty() => {

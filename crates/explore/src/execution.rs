@@ -98,7 +98,8 @@ pub struct Setting {
     /// Run after a recovery that ended well, with the image and the number of operations.
     pub checker: Option<String>,
     pub limits: Limits,
-    pub stop: Arc<AtomicBool>,
+    /// When the exploration ends early.
+    pub end: End,
     /// What is promised about names and sizes, if they are explored.
     pub names: Option<Promise>,
     /// What recovery prints after whole operations, once that is known.
@@ -112,6 +113,64 @@ pub struct Setting {
     pub touches: Option<Touches>,
     /// Whether files that recoveries open are to be told.
     pub opens: bool,
+}
+
+/// When an exploration ends early, and runs under way with it. Whoever waits for the time sets a
+/// flag of its own: the user's is not ours. Others may look at it, and it must not be forgotten
+/// when more time is allowed.
+#[derive(Debug, Default)]
+pub struct End {
+    /// Somebody wants it to end. It is only read.
+    stop: Arc<AtomicBool>,
+    /// That wish was heard: what is done now is what comes after it.
+    heard: AtomicBool,
+    /// The time is up.
+    expired: Arc<AtomicBool>,
+}
+
+impl End {
+    /// When this flag is set, or when somebody says that the time is up.
+    pub fn new(stop: Arc<AtomicBool>) -> End {
+        End {
+            stop,
+            ..End::default()
+        }
+    }
+
+    /// The user's flag, if it still counts.
+    fn wish(&self) -> Option<Arc<AtomicBool>> {
+        let heard = self.heard.load(Ordering::Relaxed);
+        (!heard).then(|| self.stop.clone())
+    }
+
+    /// Somebody wants it to end, and was not heard yet.
+    pub fn is_wanted(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) && !self.heard.load(Ordering::Relaxed)
+    }
+
+    /// Whether runs under way are to end, for whatever reason.
+    pub fn is_now(&self) -> bool {
+        self.is_wanted() || self.expired.load(Ordering::Relaxed)
+    }
+
+    /// The time is up.
+    pub fn expire(&self) {
+        self.expired.store(true, Ordering::Relaxed);
+    }
+
+    /// Something else is begun, which has its own time. Says whether somebody wanted the end; that
+    /// is heard now, and does not count any more.
+    pub fn begin_anew(&self) -> bool {
+        self.expired.store(false, Ordering::Relaxed);
+        let is_wanted = self.is_wanted();
+        self.heard.fetch_or(is_wanted, Ordering::Relaxed);
+        is_wanted
+    }
+
+    /// More time is allowed.
+    pub fn extend(&self) {
+        self.expired.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Whether the threads of recoveries take turns, so that they do the same each time.
@@ -415,7 +474,8 @@ fn run(
     config.schedule = how.turns.then(Turns::schedule);
     world.equip(&mut config);
     config.limits = setting.limits;
-    config.stop = Some(setting.stop.clone());
+    config.stop = setting.end.wish();
+    config.expired = Some(setting.end.expired.clone());
     let stdin = command.stdin.as_deref().unwrap_or(Path::new("/dev/null"));
     config.stdin = Some(
         world

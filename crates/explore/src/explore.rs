@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,7 @@ use rustc_hash::FxHashSet;
 use crate::before::Before;
 use crate::confirm;
 use crate::crashes::{Location, Maker, Subset};
-use crate::execution::{self, Acknowledged, Setting, Turns};
+use crate::execution::{self, Acknowledged, End, Setting, Turns};
 use crate::finding::{self, CrashSpec, Found, Resolvers};
 use crate::interleaving::interleaved;
 use crate::journal::{self, Journal, Kept};
@@ -183,16 +182,19 @@ fn explore_recorded(
         )?;
     }
     let depth = search_all(&mut search, options, &control)?;
-    let halted = allow_afterwork(&mut search);
+    let afterwork = allow_afterwork(&mut search);
+    let halted = afterwork.halted;
     let mut found = look_into(&mut search, options, halted.is_some(), &mut exploration)?;
     if halted.is_none() {
         let witnesses = confirm::witnesses(&mut search, &options.suspects, &found)?;
         found.extend(witnesses.found);
         exploration.unsettled = witnesses.unsettled;
+        limit_by_suspects(&mut search, &exploration.unsettled);
     }
+    let mut is_done = halted.or(search.ledger.stopped).is_none();
     if !found.is_empty() {
         let mut world = new_world(run, &search.layers[0].recording)?;
-        show_all(
+        is_done &= show_all(
             &search,
             &mut exploration,
             found,
@@ -200,7 +202,7 @@ fn explore_recorded(
             run,
             &mut world,
             &control,
-            halted,
+            &afterwork,
         )?;
     }
     count_crashes(&search, options);
@@ -217,7 +219,7 @@ fn explore_recorded(
     if let Some(path) = &options.outcomes {
         write_outcomes(&search, path).map_err(io_error("cannot write the outcomes"))?;
     }
-    exploration.notes = conclude(&mut search, options, halted, notes);
+    exploration.notes = conclude(&mut search, options, is_done, notes);
     Ok(exploration)
 }
 
@@ -270,7 +272,7 @@ fn first_setting(
             wall: [patience, until(deadline).wall].into_iter().flatten().min(),
             ..FIRST_LIMITS
         },
-        stop: options.stop.clone(),
+        end: End::new(options.stop.clone()),
         names: run.origin.enclosures.is_some().then_some(options.promise),
         expected: OnceLock::new(),
         varying: (options.depth == Some(1)).then(|| varying(recording)),
@@ -343,7 +345,7 @@ fn control(
 
 /// Whether the exploration ends before it has begun, and why.
 fn is_over_already(setting: &Setting, deadline: Option<Instant>) -> Option<(Limit, &'static str)> {
-    if setting.stop.load(Ordering::Relaxed) {
+    if setting.end.is_wanted() {
         return Some((Limit::Interrupted, "stopped"));
     }
     let is_up = deadline.is_some_and(|deadline| Instant::now() >= deadline);
@@ -564,23 +566,41 @@ fn search_all(search: &mut Search<'_>, options: &Options, control: &Control) -> 
     Ok(depth_reached)
 }
 
-/// What was found is worth being looked into, even if time is up; but not for long. Returns why the
-/// search has ended early, if it has.
-fn allow_afterwork(search: &mut Search<'_>) -> Option<Halt> {
-    let halted = search.ledger.stopped.take();
-    let deadline = &mut search.settings.deadline;
-    *deadline = match halted {
-        Some(Halt::Time | Halt::Bug) => Some(Instant::now() + AFTERWORK),
-        Some(Halt::Asked) => Some(Instant::now() + AFTERWORK / 2),
-        None | Some(Halt::Enough) => deadline.map(|deadline| deadline + AFTERWORK),
-    };
-    if halted.is_some_and(|halted| halted != Halt::Enough) {
-        search.settings.runs.stop.store(false, Ordering::Relaxed);
-    }
-    halted
+/// What comes after the search.
+struct Afterwork {
+    /// Why the search has ended early, if it has.
+    halted: Option<Halt>,
+    /// Somebody has asked for the end, and waits.
+    is_asked: bool,
 }
 
-/// Writes the image of each finding and tries it natively.
+/// What was found is worth being looked into, even if time is up; but not for long.
+fn allow_afterwork(search: &mut Search<'_>) -> Afterwork {
+    let halted = search.ledger.stopped.take();
+    // Somebody may also have asked after the time was up, or after all was done.
+    let is_asked = search.settings.runs.end.begin_anew();
+    let deadline = &mut search.settings.deadline;
+    *deadline = match halted {
+        _ if is_asked => Some(Instant::now() + AFTERWORK / 2),
+        Some(Halt::Time | Halt::Bug) => Some(Instant::now() + AFTERWORK),
+        None | Some(Halt::Enough | Halt::Asked) => deadline.map(|deadline| deadline + AFTERWORK),
+    };
+    Afterwork { halted, is_asked }
+}
+
+/// Suspects that were not settled because the search was stopped meanwhile.
+fn limit_by_suspects(search: &mut Search<'_>, unsettled: &BTreeSet<String>) {
+    if let Some(halt) = search.ledger.stopped
+        && !unsettled.is_empty()
+    {
+        let (kind, what) = cut_by(halt);
+        let suspects = count_of(unsettled.len(), "suspected line", "suspected lines");
+        let text = format!("{suspects} of the program not settled: {what}");
+        search.ledger.coverage.limit(kind, text);
+    }
+}
+
+/// Writes the image of each finding and tries it natively. False if that was cut short.
 #[expect(clippy::too_many_arguments, reason = "all stages come together here")]
 fn show_all(
     search: &Search<'_>,
@@ -590,15 +610,14 @@ fn show_all(
     run: &Run,
     world: &mut World,
     control: &Control,
-    halted: Option<Halt>,
-) -> Result<(), Error> {
+    afterwork: &Afterwork,
+) -> Result<bool, Error> {
     let patience = native::PATIENCE.max(control.wall * 5);
     let is_bounded = search.settings.deadline.is_some();
-    let until = is_bounded.then(|| Instant::now() + confirmation(halted));
-    if search.ledger.stopped == Some(Halt::Time) {
-        // That was for recoveries under way.
-        search.settings.runs.stop.store(false, Ordering::Relaxed);
-    }
+    let until = is_bounded.then(|| Instant::now() + confirmation(afterwork.is_asked));
+    // That was for recoveries under way.
+    search.settings.runs.end.extend();
+    let mut cut: Vec<Halt> = Vec::new();
     for (number, found) in (1..).zip(found) {
         let folder = options.folder.join(format!("finding-{number}"));
         let good = control.ends_well();
@@ -611,26 +630,40 @@ fn show_all(
             until,
         };
         let setup = run.setup_needed(options);
-        let shown = show(search, &mut stage, found, &folder, setup)?;
+        let (shown, halt) = show(search, &mut stage, found, &folder, setup)?;
+        cut.extend(halt);
         let at = exploration.findings.len();
         let blamed = shown.lost_sites.into_iter().map(|stack| (stack, at));
         exploration.blamed.extend(blamed);
         exploration.findings.push((shown.finding, shown.spec));
     }
-    Ok(())
+    limit_by_doubts(&mut exploration.coverage, &cut);
+    Ok(cut.is_empty())
+}
+
+/// What was not confirmed natively, and would be an error if it was.
+fn limit_by_doubts(coverage: &mut Coverage, cut: &[Halt]) {
+    for halt in [Halt::Asked, Halt::Time] {
+        let count = cut.iter().filter(|other| **other == halt).count();
+        if count > 0 {
+            let (kind, what) = cut_by(halt);
+            let findings = count_of(count, "finding was", "findings were");
+            coverage.limit(kind, format!("{findings} not confirmed natively: {what}"));
+        }
+    }
 }
 
 /// The last words, and what becomes of the journal and of the folder.
 fn conclude(
     search: &mut Search<'_>,
     options: &Options,
-    halted: Option<Halt>,
+    is_done: bool,
     mut notes: Vec<String>,
 ) -> Vec<String> {
     notes.extend(search.ledger.notes.iter().cloned());
     match search.known.journal.take() {
         None => {}
-        Some(journal) if halted.is_none() => journal.remove(),
+        Some(journal) if is_done => journal.remove(),
         Some(_) => notes.push(format!(
             "the same command with --resume goes on where this one ended, if all that recovery runs and reads is still the same; its \
              journal is in {}",
@@ -700,14 +733,15 @@ fn forget_images(folder: &Path) {
 
 /// Writes the image of a finding, and sees natively whether it is true. Nothing else runs
 /// meanwhile. If it does not show natively, it is tried once more, natively and under the engine,
-/// to say why; and it does not count as an error.
+/// to say why; and it does not count as an error. Also gives what has cut that short, if anything
+/// has.
 fn show(
     search: &Search<'_>,
     stage: &mut Stage<'_>,
     mut found: Found,
     folder: &Path,
     setup: Option<&str>,
-) -> Result<Found, Error> {
+) -> Result<(Found, Option<Halt>), Error> {
     let names: BTreeMap<FileId, PathBuf> = search.layers[0]
         .recording
         .files
@@ -722,10 +756,14 @@ fn show(
     found.spec.expect(&outcome);
     reproduction.status = outcome.status.to_string();
     reproduction.stdout = String::from_utf8_lossy(&outcome.stdout).into_owned();
-    if let Some(why) = stage.over() {
+    if let Some(halt) = stage.over() {
+        let why = match halt {
+            Halt::Asked => "somebody ended the exploration",
+            _ => "no time was left",
+        };
         doubt(&mut found.finding, format!("not run natively: {why}"));
         found.finding.reproduction = Some(reproduction);
-        return Ok(found);
+        return Ok((found, Some(halt)));
     }
     let told = search.acknowledged_at(found.layer, found.point);
     let done = search.done(found.layer, found.point);
@@ -743,8 +781,10 @@ fn show(
             .map_err(&cannot_run)?;
     }
     reproduction.confirmed = shows(&native);
+    let mut cut_short = None;
     if !reproduction.confirmed {
-        let why = not_confirmed(stage, &found, &told, &native, shows)?;
+        let why;
+        (why, cut_short) = not_confirmed(stage, &found, &told, &native, shows)?;
         doubt(&mut found.finding, why);
     } else if let Some((good, told)) = &stage.control
         && stage.originals.is_some()
@@ -769,26 +809,26 @@ fn show(
         }
     }
     found.finding.reproduction = Some(reproduction);
-    Ok(found)
+    Ok((found, cut_short))
 }
 
 /// How long native runs are begun, where the time is bounded.
-fn confirmation(halted: Option<Halt>) -> Duration {
-    match halted {
-        // Somebody waits.
-        Some(Halt::Asked) => CONFIRMATION / 6,
-        _ => CONFIRMATION,
+fn confirmation(somebody_waits: bool) -> Duration {
+    match somebody_waits {
+        true => CONFIRMATION / 6,
+        false => CONFIRMATION,
     }
 }
 
-/// Why a finding did not show natively: it is tried once more under the engine.
+/// Why a finding did not show natively: it is tried once more under the engine. Also gives what has
+/// cut that short, if anything has.
 fn not_confirmed(
     stage: &mut Stage<'_>,
     found: &Found,
     told: &Acknowledged,
     native: &Outcome,
     shows: impl Fn(&Outcome) -> bool,
-) -> Result<String, Error> {
+) -> Result<(String, Option<Halt>), Error> {
     let alone = execution::execute(
         stage.setting,
         &stage.setting.recover,
@@ -798,18 +838,33 @@ fn not_confirmed(
         told,
         false,
     )?;
-    let under_engine = match shows(&alone.outcome) {
-        true => "it fails under Brownout only",
+    let (under_engine, cut_short) = match shows(&alone.outcome) {
+        true => ("it fails under Brownout only", None),
         // Then this one was cut off.
-        false if stage.setting.stop.load(Ordering::Relaxed) => {
-            "it was ended before it was tried under Brownout again"
-        }
-        false => "it does not fail under Brownout either when nothing else runs",
+        false if stage.setting.end.is_now() => (
+            "it was ended before it was tried under Brownout again",
+            Some(Halt::Asked),
+        ),
+        false => (
+            "it does not fail under Brownout either when nothing else runs",
+            None,
+        ),
     };
-    Ok(format!(
+    let why = format!(
         "natively, recovery ended with {} on this image, and {under_engine}",
         native.status
-    ))
+    );
+    Ok((why, cut_short))
+}
+
+/// What sort of limitation it is that something has ended the work, and what is said of it.
+fn cut_by(halt: Halt) -> (Limit, &'static str) {
+    match halt {
+        Halt::Time => (Limit::Time, "the time was up"),
+        Halt::Asked => (Limit::Interrupted, "stopped"),
+        Halt::Bug => (Limit::Faulty, "a bug of this tool ended it"),
+        Halt::Enough => (Limit::Limits, "as many recoveries as were wanted were run"),
+    }
 }
 
 /// Whatever the reason for a doubt, the finding is not a fact about the program.
@@ -828,12 +883,7 @@ fn limit_by_search(search: &mut Search<'_>, halted: Option<Halt>) {
         _ => search.ledger.left_over,
     };
     if let Some((halted, left)) = halted.zip(left_over) {
-        let (kind, what) = match halted {
-            Halt::Time => (Limit::Time, "the time was up"),
-            Halt::Asked => (Limit::Interrupted, "stopped"),
-            Halt::Bug => (Limit::Faulty, "a bug of this tool ended it"),
-            Halt::Enough => (Limit::Limits, "as many recoveries as were wanted were run"),
-        };
+        let (kind, what) = cut_by(halted);
         let all = statistics.failure_points + statistics.nested_points;
         let done = statistics.points_done;
         let share = done * 100 / all.max(1);
@@ -843,6 +893,7 @@ fn limit_by_search(search: &mut Search<'_>, halted: Option<Halt>) {
                 let recoveries = count_of(count, "recovery", "recoveries");
                 format!("; {recoveries} were still to be cut short in turn")
             }
+            LeftOver::SelfTest => "; the self-test was not finished".to_owned(),
         };
         coverage.limit(
             kind,
@@ -1048,6 +1099,7 @@ fn look_into(
     let mut looked = 0;
     let mut passed_over = 0;
     let mut known = 0;
+    let mut cut = 0;
     for failure in failures {
         let guess = finding::guess(search, &mut resolvers, &failure);
         let cause = guess.0.clone();
@@ -1067,17 +1119,29 @@ fn look_into(
             search.pass_over(&failure);
             continue;
         }
-        exploration.causes.insert(cause);
         looked += 1;
         let failure = minimise::keep_names(search, failure)?;
-        let Some(minimal) = minimise::minimise(search, &failure)? else {
+        let minimal = minimise::minimise(search, &failure)?;
+        if minimal.is_none() && search.ledger.stopped.is_some() {
+            cut += 1;
+            search.pass_over(&failure);
+            continue;
+        }
+        exploration.causes.insert(cause);
+        let Some(minimal) = minimal else {
             search.ledger.coverage.limit(
                 Limit::Nondeterministic,
                 "recovery failed on a crash state, and did not fail in the same way when that was tried again",
             );
             continue;
         };
-        let new = finding::build(search, &mut resolvers, &failure, minimal)?;
+        let is_minimal = search.ledger.stopped.is_none();
+        let mut new = finding::build(search, &mut resolvers, &failure, minimal)?;
+        if !is_minimal {
+            let note =
+                "it was not tried to the end which of the losses matter: the search was stopped";
+            new.finding.notes.push(note.into());
+        }
         match found.iter_mut().find(|old| old.cause == new.cause) {
             Some(old) => {
                 old.finding.count += 1;
@@ -1095,7 +1159,6 @@ fn look_into(
                 }
             }
             None => {
-                let mut new = new;
                 finding::explain(search, &mut resolvers, &mut new)?;
                 found.push(new);
             }
@@ -1112,6 +1175,14 @@ fn look_into(
             .coverage
             .limit(Limit::Limits, format!("{states} not looked into"));
     }
+    if let Some(halt) = search.ledger.stopped
+        && cut > 0
+    {
+        let (kind, what) = cut_by(halt);
+        let states = count_of(cut, "failing crash state was", "failing crash states were");
+        let text = format!("{states} not looked into: {what}");
+        search.ledger.coverage.limit(kind, text);
+    }
     if passed_over > 0 {
         search.ledger.coverage.limit(
             Limit::Limits,
@@ -1126,11 +1197,13 @@ fn look_into(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use brownout_findings::Verdict;
 
     use super::*;
+    use crate::execution::Command;
     use crate::executor::{Answer, Executor, Request, Want};
     use crate::fake::{self, Act, Fake, Memory, exits, record_options};
 
@@ -1170,8 +1243,8 @@ mod tests {
     fn ended_while_nesting(halt: Halt, is_asked: bool) -> (Coverage, u32) {
         let program = |memory: &mut Memory<'_>| exits(0, memory.word(0).to_string());
         let mut progress = ();
-        let runs = fake::setting();
-        let stop = runs.stop.clone();
+        let stop = Arc::new(AtomicBool::new(false));
+        let runs = fake::setting_until(stop.clone());
         let end = move || {
             if halt == Halt::Asked {
                 stop.store(true, Ordering::Relaxed);
@@ -1196,8 +1269,9 @@ mod tests {
             record: record_options(),
         };
         let depth = nested::nest(&mut search, &nesting).expect("it ends in order");
-        let halted = allow_afterwork(&mut search);
+        let Afterwork { halted, is_asked } = allow_afterwork(&mut search);
         assert_eq!(halted, Some(halt));
+        assert_eq!(is_asked, halt == Halt::Asked);
         limit_by_search(&mut search, halted);
         (search.ledger.coverage, depth)
     }
@@ -1217,6 +1291,123 @@ mod tests {
             );
             assert_eq!(coverage.verdict(false), Verdict::Incomplete);
             assert_eq!(depth, 2);
+        }
+    }
+
+    /// What was found in a search of which only the end was left, and what is said of it, if
+    /// somebody ends it while findings are looked into. `is_known`: the failing state was run.
+    fn stopped_while_looked_into(is_known: bool) -> (Vec<Found>, Coverage) {
+        let program = |memory: &mut Memory<'_>| match memory.word(0) {
+            0 => exits(0, ""),
+            _ => exits(1, ""),
+        };
+        let mut progress = ();
+        let stop = Arc::new(AtomicBool::new(false));
+        let settings = Settings::new(fake::setting_until(stop.clone()));
+        let recording = fake::recording(&[Act::Store(0, 1), Act::Store(64, 1)]);
+        let executor = Box::new(Fake::new(program));
+        let mut search = Search::new(recording, settings, executor, &mut progress);
+        if is_known {
+            search.explore(0).expect("the executor answers");
+        } else {
+            search.ledger.failures.push(Failure {
+                layer: 0,
+                point: 0,
+                narrowed: Narrowed::new(),
+                symptom: Symptom::Hang,
+            });
+        }
+        let afterwork = allow_afterwork(&mut search);
+        assert!(afterwork.halted.is_none() && !afterwork.is_asked);
+        stop.store(true, Ordering::Relaxed);
+        let nothing = Command::shell("recover", None);
+        let options = Options::new(nothing.clone(), nothing, "nowhere".into());
+        let mut exploration = Exploration {
+            findings: Vec::new(),
+            causes: BTreeSet::new(),
+            blamed: Vec::new(),
+            statistics: Numbers::Nothing {},
+            coverage: Coverage::default(),
+            unsettled: BTreeSet::new(),
+            distinct: Vec::new(),
+            left: Vec::new(),
+            notes: Vec::new(),
+            hints: Vec::new(),
+            ended: Status::Exit(0),
+            bug: None,
+        };
+        let found = look_into(&mut search, &options, false, &mut exploration);
+        assert_eq!(search.ledger.stopped, Some(Halt::Asked));
+        assert_eq!(exploration.causes.len(), usize::from(is_known));
+        (found.expect("it ends in order"), search.ledger.coverage)
+    }
+
+    /// What was found is told, and that not all of it was done.
+    #[test]
+    fn who_ends_it_while_findings_are_looked_into_is_told_so() {
+        let (found, coverage) = stopped_while_looked_into(true);
+        assert_eq!(found.len(), 1);
+        let notes = &found[0].finding.notes;
+        assert!(
+            notes
+                .iter()
+                .any(|note| note.contains("the search was stopped"))
+        );
+        assert!(coverage.is_exhaustive(), "that is known: {coverage:?}");
+        let (found, coverage) = stopped_while_looked_into(false);
+        assert_eq!(found.len(), 0);
+        assert_eq!(coverage.open(), [Limit::Interrupted]);
+        assert_eq!(
+            coverage.limitations[0].text,
+            "1 failing crash state was not looked into: stopped"
+        );
+    }
+
+    /// A finding that was not tried natively, because somebody or the time has ended it, may be a
+    /// fact: nothing is clean then.
+    #[test]
+    fn what_was_not_tried_natively_is_a_limitation() {
+        let mut coverage = Coverage::default();
+        limit_by_doubts(&mut coverage, &[]);
+        assert!(coverage.is_exhaustive());
+        limit_by_doubts(&mut coverage, &[Halt::Time, Halt::Asked, Halt::Time]);
+        let texts = coverage.limitations.iter().map(|one| one.text.as_str());
+        let expected = [
+            "1 finding was not confirmed natively: stopped",
+            "2 findings were not confirmed natively: the time was up",
+        ];
+        assert!(texts.eq(expected), "{coverage:?}");
+        assert_eq!(coverage.open(), [Limit::Interrupted, Limit::Time]);
+        assert_eq!(coverage.verdict(false), Verdict::Incomplete);
+    }
+
+    /// Who wants the end after the time was up, or when the search is over, waits no longer than
+    /// one who has wanted it before.
+    #[test]
+    fn a_wish_that_comes_late_is_heard() {
+        for halt in [None, Some(Halt::Time)] {
+            let stop = Arc::new(AtomicBool::new(false));
+            let runs = fake::setting_until(stop.clone());
+            let executor = Fake::new(|_: &mut Memory<'_>| exits(0, ""));
+            let mut progress = ();
+            let settings = Settings::new(runs.clone());
+            let recording = fake::recording(&[Act::Store(0, 1)]);
+            let mut search = Search::new(recording, settings, Box::new(executor), &mut progress);
+            if halt.is_some() {
+                search.settings.deadline = Some(Instant::now());
+            }
+            search.explore(0).expect("the executor answers");
+            assert_eq!(search.ledger.stopped, halt);
+            assert_eq!(runs.end.is_now(), halt.is_some());
+            assert!(!runs.end.is_wanted(), "nobody wants it yet");
+            stop.store(true, Ordering::Relaxed);
+            let afterwork = allow_afterwork(&mut search);
+            assert_eq!(afterwork.halted, halt);
+            assert!(afterwork.is_asked);
+            assert!(search.left().is_some_and(|left| left <= AFTERWORK / 2));
+            assert!(!runs.end.is_now(), "what is allowed goes on");
+            // Others may look at it, too; and a second signal is told by it.
+            assert!(stop.load(Ordering::Relaxed));
         }
     }
 

@@ -21,7 +21,7 @@ use brownout_trace::epochs::Epoch;
 use brownout_trace::event::{Access, ContextId, Event, EventKind, FenceKind, FileId, PmReason};
 use brownout_trace::event::{NameChange, ProcessId, TargetAddr, ThreadId};
 
-use crate::execution::{Command, Detail, Execution, Setting, Turns};
+use crate::execution::{Command, Detail, End, Execution, Setting, Turns};
 use crate::executor::{Answer, Executor, Request, Want};
 use crate::input::Lines;
 use crate::line::{LINE, LineKey};
@@ -293,12 +293,17 @@ pub fn recording_on(base: Base, acts: &[Act]) -> Recording {
 }
 
 pub fn setting() -> Arc<Setting> {
+    setting_until(Arc::default())
+}
+
+/// What ends when this is set.
+pub fn setting_until(stop: Arc<AtomicBool>) -> Arc<Setting> {
     Arc::new(Setting {
         pm_globs: Vec::new(),
         recover: Command::shell("recover", None),
         checker: None,
         limits: Limits::default(),
-        stop: Arc::new(AtomicBool::new(false)),
+        end: End::new(stop),
         names: None,
         expected: OnceLock::new(),
         varying: None,

@@ -17,6 +17,25 @@
 //! images of a [`Run`] as plain data, a [`RunRecorder`] records a run that somebody else launches
 //! or forks, [`Options::start`] has everything begin with files that are on no disk, and
 //! [`Exploration::distinct`] tells which crashes recovery can tell apart.
+//!
+//! What crashes of one transfer between two accounts leave, and what is wrong with it:
+//!
+//! ```no_run
+//! use brownout_explore::{Command, Options, explore};
+//!
+//! let program = Command::shell("./bank transfer bank.img", None);
+//! let recover = Command::shell("./bank check bank.img", None);
+//! let mut options = Options::new(program, recover, "crashes".into());
+//! options.pm_globs = vec!["*.img".into()];
+//! let exploration = explore(&options, &mut ())?;
+//! for (finding, crash) in &exploration.findings {
+//!     println!("{}: {:?}", finding.message, crash.crashes);
+//! }
+//! if !exploration.coverage.open().is_empty() {
+//!     println!("not all was explored: {:?}", exploration.coverage);
+//! }
+//! # Ok::<(), brownout_explore::Error>(())
+//! ```
 mod before;
 mod blame;
 mod checksum;

@@ -10,15 +10,16 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use brownout_host::guard;
 use brownout_trace::event::FileId;
 
-use crate::execution::{self, Acknowledged, Command, Setting};
+use crate::execution::{self, Acknowledged, Command, End, Setting};
 use crate::files::copy_sparse;
 use crate::outcome::{Hang, Outcome, Status};
 use crate::recording::TrackedFile;
+use crate::search::Halt;
 use crate::view::Image;
 use crate::world::World;
 
@@ -91,9 +92,9 @@ pub struct Stage<'s> {
 }
 
 impl Stage<'_> {
-    /// Why nothing more is to be run, if that is so.
-    pub fn over(&self) -> Option<&'static str> {
-        over(&self.setting.stop, self.until)
+    /// Why nothing more is to be run, if that is so: [`Halt::Asked`] or [`Halt::Time`].
+    pub fn over(&self) -> Option<Halt> {
+        over(&self.setting.end, self.until)
     }
 
     /// Runs the recovery natively on an image, whose files are also in `images`; and whatever else
@@ -140,12 +141,12 @@ impl Stage<'_> {
     }
 }
 
-fn over(stop: &AtomicBool, until: Option<Instant>) -> Option<&'static str> {
-    if stop.load(Ordering::Relaxed) {
-        return Some("somebody ended the exploration");
+fn over(end: &End, until: Option<Instant>) -> Option<Halt> {
+    if end.is_wanted() {
+        return Some(Halt::Asked);
     }
     let is_late = until.is_some_and(|until| Instant::now() >= until);
-    is_late.then_some("no time was left")
+    is_late.then_some(Halt::Time)
 }
 
 /// Runs a command natively, in a world that is a private view, or beside the user's files.
@@ -179,11 +180,9 @@ fn run(command: &Command, patience: Duration, world: &World) -> io::Result<Outco
             Ok(())
         });
     }
-    // Orphans come to us, so that they can be found.
-    // SAFETY: no pointers.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
     let others = children();
-    let mut child = process.spawn()?;
+    // Orphans come to us, so that they can be found.
+    let mut child = guard::with_orphans(|| process.spawn())?;
     let mut outputs = [
         Output::new(child.stdout.take().map(OwnedFd::from))?,
         Output::new(child.stderr.take().map(OwnedFd::from))?,
@@ -334,16 +333,21 @@ fn end_children_but(others: &[i32]) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
     fn runs_are_begun_until_the_time_is_up_or_somebody_ends_it() {
-        let stop = AtomicBool::new(false);
+        let stop = Arc::new(AtomicBool::new(false));
+        let end = End::new(stop.clone());
         let later = Instant::now() + Duration::from_secs(1000);
-        assert_eq!(over(&stop, None), None);
-        assert_eq!(over(&stop, Some(later)), None);
-        assert!(over(&stop, Some(Instant::now())).is_some());
+        assert_eq!(over(&end, None), None);
+        assert_eq!(over(&end, Some(later)), None);
+        assert_eq!(over(&end, Some(Instant::now())), Some(Halt::Time));
         stop.store(true, Ordering::Relaxed);
-        assert!(over(&stop, None).is_some() && over(&stop, Some(later)).is_some());
+        assert_eq!(over(&end, None), Some(Halt::Asked));
+        assert_eq!(over(&end, Some(later)), Some(Halt::Asked));
     }
 }

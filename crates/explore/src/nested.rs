@@ -18,7 +18,7 @@ use brownout_model::{Cut, LineBytes, Unit, masked};
 use crate::interleaving::interleaved;
 use crate::options::Error;
 use crate::recording::{RecordOptions, Recording};
-use crate::search::{Crash, Halt, Layer, LeftOver, Noted, Search, State, spread};
+use crate::search::{Crash, Halt, Layer, LeftOver, Noted, Recorded, Search, State, spread};
 use crate::view::{Image, Seen};
 
 /// Recoveries that are cut short, at each depth.
@@ -30,7 +30,8 @@ const PARTS_MAX: usize = 1_000;
 pub struct Nesting {
     /// Crashes in a row.
     pub depth: u32,
-    /// Somebody wants that depth. Else it is as deep as there is time for.
+    /// Somebody wants that depth. Else it is as deep as there is time for, and `recoveries_max`
+    /// allows.
     pub is_asked: bool,
     /// So many recoveries may be run for it. Default: as many as it takes.
     pub recoveries_max: Option<u64>,
@@ -115,9 +116,22 @@ fn nest_all(search: &mut Search<'_>, nesting: &Nesting) -> Result<u32, Error> {
             is_last: level == depth,
             left: bound,
         };
-        for (done, states) in recoveries.into_iter().enumerate() {
-            if !nested.cut_short(search, states)? {
+        let mut done = 0;
+        let mut recoveries = recoveries.into_iter();
+        while recoveries.len() > 0 {
+            // Each begins with its first state, and needs nothing of the others for that.
+            let some: Vec<Vec<State>> = recoveries.by_ref().take(search.at_a_time()).collect();
+            let firsts = some.iter().filter_map(|states| states.first());
+            let Some(recorded) = nested.record(search, firsts.take(nested.left))? else {
                 return Ok(leave(search, nesting, reached, (done, count)));
+            };
+            let mut recorded = recorded.into_iter();
+            for states in some {
+                let first = recorded.next();
+                if !nested.cut_short(search, states, first)? {
+                    return Ok(leave(search, nesting, reached, (done, count)));
+                }
+                done += 1;
             }
         }
     }
@@ -149,9 +163,25 @@ enum Told {
 }
 
 impl Nested<'_> {
-    /// Cuts a recovery short, which is the same after all these crash states. False if the search
-    /// was stopped.
-    fn cut_short(&mut self, search: &mut Search<'_>, mut left: Vec<State>) -> Result<bool, Error> {
+    /// Records the recoveries after these crash states, each on its newest image. `None` if the
+    /// search was stopped.
+    fn record<'s>(
+        &self,
+        search: &mut Search<'_>,
+        states: impl Iterator<Item = &'s State>,
+    ) -> Result<Option<Vec<Recorded>>, Error> {
+        let images = states.map(|state| image_of(search, state)).collect();
+        Ok(search.record_all(images, self.nesting.record)?)
+    }
+
+    /// Cuts a recovery short, which is the same after all these crash states. It was recorded after
+    /// the first of them, if there was a need. False if the search was stopped.
+    fn cut_short(
+        &mut self,
+        search: &mut Search<'_>,
+        mut left: Vec<State>,
+        mut first: Option<Recorded>,
+    ) -> Result<bool, Error> {
         // The first comes first.
         left.reverse();
         let mut tried: Vec<Tried> = Vec::new();
@@ -177,12 +207,17 @@ impl Nested<'_> {
                 None if self.left == 0 => search.ledger.statistics.nested_skipped += 1,
                 None => {
                     self.left -= 1;
-                    let view = search.view(state.layer, state.point);
-                    let files = search.layers.files(state.layer, state.point);
-                    let image = Image::newest(&view, &state.narrowed, &files);
-                    let Some(recording) = search.record(&image, self.nesting.record)? else {
+                    let recorded = match first.take() {
+                        Some(recorded) => Some(recorded),
+                        None => {
+                            let mut recorded = self.record(search, [&state].into_iter())?;
+                            recorded.as_mut().and_then(Vec::pop)
+                        }
+                    };
+                    let Some(recording) = recorded.transpose()? else {
                         return Ok(false);
                     };
+                    let image = image_of(search, &state);
                     self.limit(search, &recording);
                     search.ledger.statistics.nested_runs += 1;
                     // It changes nothing; then that is so after all the other states, too.
@@ -255,6 +290,12 @@ impl Nested<'_> {
             );
         }
     }
+}
+
+fn image_of(search: &Search<'_>, state: &State) -> Image {
+    let view = search.view(state.layer, state.point);
+    let files = search.layers.files(state.layer, state.point);
+    Image::newest(&view, &state.narrowed, &files)
 }
 
 /// Whether what was tried tells how recoveries end that follow a crash of the recovery of `state`:

@@ -10,7 +10,7 @@ use brownout_host::Limits;
 use brownout_trace::EventSink;
 use brownout_trace::event::FileId;
 
-use crate::execution::{self, Acknowledged, Setting, Turns};
+use crate::execution::{self, Acknowledged, End, Setting, Turns};
 use crate::finding::{self, CrashSpec, OneCrash};
 use crate::native::{self, Stage};
 use crate::options::{Error, Options, io_error};
@@ -134,7 +134,7 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
             steps: None,
             memory: None,
         },
-        stop: options.stop.clone(),
+        end: End::new(options.stop.clone()),
         names: run.origin.enclosures.is_some().then_some(options.promise),
         expected: OnceLock::new(),
         varying: None,

@@ -18,7 +18,6 @@
 //! items between them; [`asking`] is for those who want single images tried.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use brownout_findings::Limit;
@@ -46,6 +45,7 @@ mod self_test;
 mod settings;
 
 pub use alike::{Noted, State};
+pub use asking::Recorded;
 use item::{Bulk, BulkClass, Item, Place};
 use known::{Circumstances, Known, TrieId};
 use layers::Layers;
@@ -251,7 +251,7 @@ impl<'p> Search<'p> {
     }
 
     fn is_over(&mut self) -> bool {
-        if self.settings.runs.stop.load(Ordering::Relaxed) {
+        if self.settings.runs.end.is_wanted() {
             self.ledger.stopped.get_or_insert(Halt::Asked);
         } else if self
             .settings
@@ -259,14 +259,14 @@ impl<'p> Search<'p> {
             .is_some_and(|at| Instant::now() >= at)
         {
             self.ledger.stopped.get_or_insert(Halt::Time);
-            self.settings.runs.stop.store(true, Ordering::Relaxed);
+            self.settings.runs.end.expire();
         }
         self.ledger.stopped.is_some()
     }
 
     /// How long the search may go on; `None` if nobody minds, nothing if somebody wants it to end.
     pub fn left(&self) -> Option<Duration> {
-        if self.settings.runs.stop.load(Ordering::Relaxed) {
+        if self.settings.runs.end.is_now() {
             return Some(Duration::ZERO);
         }
         let now = Instant::now();
@@ -466,7 +466,7 @@ impl<'p> Search<'p> {
         let Some(running) = self.queue.take(id) else {
             return Ok(());
         };
-        if self.settings.runs.stop.load(Ordering::Relaxed) {
+        if self.settings.runs.end.is_now() {
             // It may have been cut short.
             return Ok(());
         }

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use brownout_findings::touched::Touch;
@@ -24,7 +24,7 @@ use brownout_model::{ByteRange, Choices, Moment, Survivors, Unit, keys};
 use brownout_trace::event::{FileId, ThreadId};
 use rustc_hash::FxHashMap;
 
-use crate::execution::{self, Acknowledged, Command, Setting, Turns};
+use crate::execution::{self, Acknowledged, Command, End, Setting, Turns};
 use crate::finding::{self, OneCrash};
 use crate::native::{self, Stage};
 use crate::options::{Error, Options, io_error};
@@ -125,7 +125,7 @@ impl Trial {
     pub fn new(options: &Options, mut run: Run, more: &[Command]) -> Result<Trial, Error> {
         let Recorded { recording, .. } = run.take()?;
         // A run that was cut short may have touched nothing yet.
-        unless_stopped(&options.stop)?;
+        unless_stopped(options.stop.load(Ordering::Relaxed))?;
         if !recording.touched || recording.points.is_empty() {
             return Err(Error::Usage("no persistent memory was touched".into()));
         }
@@ -146,7 +146,7 @@ impl Trial {
                     steps: None,
                     memory: None,
                 },
-                stop: options.stop.clone(),
+                end: End::new(options.stop.clone()),
                 names: run.origin.enclosures.is_some().then_some(options.promise),
                 expected: OnceLock::new(),
                 varying: None,
@@ -164,7 +164,7 @@ impl Trial {
                 &told,
                 false,
             )?;
-            unless_stopped(&options.stop)?;
+            unless_stopped(options.stop.load(Ordering::Relaxed))?;
             let steps = execution.events.saturating_mul(STEPS_FACTOR);
             let time = (execution.wall * TIME_FACTOR).max(TIME_MIN);
             setting.limits.events = Some(steps.max(STEPS_MIN));
@@ -584,7 +584,7 @@ impl Trial {
             &Acknowledged::default(),
             false,
         )?;
-        unless_stopped(&setting.stop)?;
+        unless_stopped(setting.end.is_wanted())?;
         Ok(execution.outcome)
     }
 
@@ -638,8 +638,8 @@ impl Trial {
 
 /// A program that ran while somebody wanted all to end was cut short, perhaps. That looks as if it
 /// hung, and must not be judged.
-fn unless_stopped(stop: &AtomicBool) -> Result<(), Error> {
-    match stop.load(Ordering::Relaxed) {
+fn unless_stopped(is_wanted: bool) -> Result<(), Error> {
+    match is_wanted {
         true => Err(Error::Stopped),
         false => Ok(()),
     }

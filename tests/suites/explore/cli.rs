@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use brownout_findings::{Verdict, rules};
+use brownout_findings::{Limit, Severity, Verdict, rules};
 use brownout_tests::check::{compile, show};
 use brownout_tests::explore::{self, Explored, number, reproduction};
 use brownout_tests::{Invocation, Outcome, Scratch, layout, tool};
@@ -144,6 +144,7 @@ pub fn trials() -> Vec<Trial> {
         ),
         trial("cli::ctrl_c", ctrl_c),
         trial("cli::ctrl_c_while_recording", ctrl_c_while_recording),
+        trial("cli::ctrl_c_while_confirming", ctrl_c_while_confirming),
         trial("cli::exit_status", exit_status),
         trial("cli::suppressions", suppressions),
         trial("cli::baseline", baseline),
@@ -470,6 +471,71 @@ fn ctrl_c_while_recording() -> Result<()> {
             "the pool has changed"
         );
     }
+    Ok(())
+}
+
+/// Two bugs: nothing makes the first two stores atomic, nor the next two.
+const TWO_BUGS: &str = r#"
+#include <fcntl.h>
+#include <immintrin.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    int fd = argc > 2 ? open(argv[2], O_RDWR | O_CREAT, 0600) : -1;
+    if (fd < 0 || ftruncate(fd, 4096) != 0)
+        return 2;
+    volatile long *words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (words == MAP_FAILED)
+        return 2;
+    if (strcmp(argv[1], "check") == 0) {
+        if (words[0] != words[8])
+            return 3;
+        return words[16] == words[24] ? 0 : 4;
+    }
+    words[0] = 1;
+    _mm_clflush((void *)&words[0]);
+    words[8] = 1;
+    _mm_clflush((void *)&words[8]);
+    words[16] = 1;
+    _mm_clflush((void *)&words[16]);
+    words[24] = 1;
+    _mm_clflush((void *)&words[24]);
+    _mm_sfence();
+    return 0;
+}
+"#;
+
+/// All was explored, but not all findings were shown natively: they may be facts, so that is no
+/// success; and the journal stays.
+fn ctrl_c_while_confirming() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = own(TWO_BUGS, &[], &scratch)?;
+    // It lasts longer than a signal takes from the image of the first finding on.
+    let recover = format!("sleep 0.3; {} check pool", program.display());
+    let options = ["--pm", "pool", "--format", "json", "-o", "report.json"];
+    let options = [&options[..], &["--recover", &recover]].concat();
+    let invocation = explore::command(&run_of(&program, scratch.path()), &options);
+    let folder = scratch.join("brownout-explore");
+    let status = interrupt_when(&invocation, &folder.join("finding-1/pool"), "INT")?;
+    let report = explore::read(&scratch.join("report.json"))?;
+    ensure!(report.findings.len() >= 2, "{}", show(&report));
+    ensure!(
+        report.coverage.open() == [Limit::Interrupted],
+        "{}",
+        show(&report)
+    );
+    ensure!(report.verdict == Verdict::Incomplete, "{}", show(&report));
+    let are_errors = report.findings.iter();
+    let are_errors = are_errors.filter(|finding| finding.severity == Severity::Correctness);
+    ensure!(are_errors.clone().count() < report.findings.len());
+    ensure!(
+        status == if are_errors.count() > 0 { 1 } else { 3 },
+        "{status}"
+    );
+    ensure!(folder.join("journal").exists(), "no journal is left");
     Ok(())
 }
 

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use brownout_host::LaunchError;
 
-use super::{Crash, Search};
+use super::{Crash, LeftOver, Search};
 use crate::execution::{Acknowledged, Execution};
 use crate::executor::{Answer, Request, Want};
 use crate::recording::{RecordOptions, Recording};
 use crate::trie::{Reached, Read};
 use crate::view::Image;
+
+/// A recovery that was to be recorded.
+pub type Recorded = Result<Box<Recording>, LaunchError>;
 
 impl Search<'_> {
     /// What recovery makes of one image: looked up, or run.
@@ -125,18 +128,29 @@ impl Search<'_> {
         }
     }
 
-    /// Records a recovery, so that it can be cut short.
-    pub fn record(
+    /// Records recoveries side by side, so that they can be cut short; `None` if the search was
+    /// stopped meanwhile.
+    pub fn record_all(
         &mut self,
-        image: &Image,
+        images: Vec<Image>,
         options: RecordOptions,
-    ) -> Result<Option<Box<Recording>>, LaunchError> {
-        let want = Want::Recording(options);
-        let request = Request::recovery(&self.settings.runs.recover, image.clone(), want);
-        match self.perform(request)? {
-            Some(Answer::Recorded(recording)) => Ok(Some(recording?)),
-            _ => Ok(None),
-        }
+    ) -> Result<Option<Vec<Recorded>>, LaunchError> {
+        let recover = &self.settings.runs.recover;
+        let request = |image| Request::recovery(recover, image, Want::Recording(options));
+        let requests = images.into_iter().map(request).collect();
+        let Some(answers) = self.perform_all(requests)? else {
+            return Ok(None);
+        };
+        let recorded = answers.into_iter().filter_map(|answer| match answer {
+            Answer::Recorded(recording) => Some(recording),
+            Answer::Executed(_) => None,
+        });
+        Ok(Some(recorded.collect()))
+    }
+
+    /// So many things are worth being asked for at a time.
+    pub fn at_a_time(&self) -> usize {
+        2 * self.executor.size().max(1)
     }
 
     /// Has one thing done and waits for it. Nothing else is under way.
@@ -195,6 +209,7 @@ impl Search<'_> {
             let image = Image::newest(&view, &item.narrowed, &files);
             let acknowledged = self.acknowledged_at(item.layer, item.point);
             let Some(execution) = self.recover(&image, acknowledged, false)? else {
+                self.ledger.left_over.get_or_insert(LeftOver::SelfTest);
                 break;
             };
             self.ledger.statistics.self_tested += 1;

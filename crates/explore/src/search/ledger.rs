@@ -49,7 +49,7 @@ pub struct Statistics {
     pub unsteady: u64,
     /// Torn contents of bulks that were not followed.
     pub sampled: u64,
-    /// Torn contents that were not followed because a checksum gives them away.
+    /// Torn contents that were not followed because a checksum seems to give them away.
     pub checksummed: u64,
     /// Crash states of each failure point, as logarithms to the base 2.
     pub eager_log2: Vec<f64>,
@@ -89,6 +89,8 @@ pub enum LeftOver {
     Points,
     /// So many recoveries were still to be cut short in turn.
     Recoveries(usize),
+    /// Outcomes were still to be compared with those of other runs.
+    SelfTest,
 }
 
 /// Failures that are surely of one kind: those beyond the first are only counted.
