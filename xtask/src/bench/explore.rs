@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use brownout_findings::numbers::grouped;
+use brownout_findings::{Coverage, Limit};
 use brownout_tests::layout;
 use serde_json::{Value, json};
 
@@ -140,7 +141,9 @@ struct Explored {
     known: u64,
     eager_log10: f64,
     recovery: Duration,
-    complete: bool,
+    /// Of its coverage, what counts for the verdict. What explorations leave out unasked, and is
+    /// accepted from the beginning, is in all rows alike.
+    open: Vec<Limit>,
     /// Rule and message of each.
     findings: Vec<(String, String)>,
     wall: Duration,
@@ -157,6 +160,8 @@ impl Explored {
         let findings = report["findings"]
             .as_array()
             .context("the report has no findings, not even none")?;
+        let coverage: Coverage = serde_json::from_value(report["coverage"].clone())
+            .context("the report does not say what was looked at")?;
         Ok(Explored {
             failure_points: count("failure_points")?,
             uncertain_lines: count("uncertain_lines")?,
@@ -164,7 +169,7 @@ impl Explored {
             known: count("executions_saved")?,
             eager_log10: real("eager_states_log10")?,
             recovery: Duration::try_from_secs_f64(real("recovery_s")?)?,
-            complete: statistics["complete"] == true,
+            open: coverage.open(),
             findings: findings
                 .iter()
                 .map(|finding| (text(&finding["rule"]), text(&finding["message"])))
@@ -332,11 +337,7 @@ fn table(rows: &[Row<'_>], rounds: usize) -> String {
             text,
             "| {}{} | {} | {} | {} | {} | 10^{:.0} | {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.2} |",
             row.case.name,
-            if explored.complete {
-                ""
-            } else {
-                ", incomplete"
-            },
+            left_open(&explored.open),
             grouped(explored.failure_points),
             grouped(explored.uncertain_lines),
             grouped(explored.executions),
@@ -351,6 +352,15 @@ fn table(rows: &[Row<'_>], rounds: usize) -> String {
         );
     }
     text
+}
+
+/// What was not explored, behind the name of a row.
+fn left_open(open: &[Limit]) -> String {
+    let open: Vec<&str> = open.iter().map(|limit| limit.name()).collect();
+    match open[..] {
+        [] => String::new(),
+        _ => format!(", incomplete ({})", open.join(", ")),
+    }
 }
 
 /// What was found: minimising and explaining it is part of the executions.
@@ -402,6 +412,7 @@ mod tests {
 
     const REPORT: &[u8] = br#"{
         "findings": [{"rule": "recovery-crash", "message": "it is killed"}],
+        "coverage": {"limitations": [{"kind": "checksummed", "text": "as always", "accepted": true}]},
         "statistics": {"failure_points": 200, "uncertain_lines": 7000, "executions": 50, "executions_saved": 1234,
             "eager_states_log10": 46.82, "recovery_s": 2.0, "complete": true}
     }"#;
@@ -436,8 +447,12 @@ mod tests {
     fn an_exploration_that_was_cut_short_says_so() {
         let cases = cases(true);
         let mut row = row(&cases[0], 25);
-        row.explored.complete = false;
-        assert!(table(&[row], 3).contains("| btree, incomplete |"));
+        row.explored.open = vec![Limit::Time, Limit::Abandoned];
+        let text = table(&[row], 3);
+        assert!(
+            text.contains("| btree, incomplete (time, abandoned) |"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -464,6 +479,7 @@ mod tests {
             "",
             "{}",
             r#"{"findings": [], "statistics": {"executions": 1}}"#,
+            &String::from_utf8_lossy(REPORT).replace("coverage", "covered"),
         ] {
             assert!(
                 Explored::parse(bad.as_bytes(), Duration::ZERO).is_err(),
