@@ -241,6 +241,7 @@ pub fn fork_begins(ctx: &ThreadContext) -> Fork {
         thread: next_thread(),
         exe: read_link(EXE),
     });
+    // In this order (RING-3).
     let ring = Writer::lock(ctx);
     let engine = crate::blocks::ENGINE.lock();
     let tables = (engine, regions::lock(), site::lock(), stacks::lock());
@@ -330,7 +331,7 @@ fn process_ends(ctx: &mut ThreadContext, how: u64, value: u64) {
         ring.rare(ctx, 0, 0, rare::PROCESS_EXIT, words, &[]);
     }
     if crate::context::has_siblings(ctx) {
-        // They may just be making accesses. With this they are over, or do not happen.
+        // They may just be making accesses. With this they are over, or do not happen (RING-1).
         ring.keep();
     }
 }

@@ -5,16 +5,21 @@
 //! memory, so the order of records agrees with the order of the accesses to each address. When the
 //! ring is full the writer waits: nothing is dropped.
 //!
-//! **A record is whole or not there.** The lock is one word, the number of the thread that has it,
-//! so that nobody can take another's for its own and the tool knows whom to ask for. A record is
-//! written behind the tail, then the tail moves over it: whoever is killed before leaves nothing.
-//! Who ends its process, or replaces its program, while other threads of it may be between an
-//! access and its record, does so with the lock (`pm/process.rs`): they are then before or behind
-//! both. A kill from outside may still take the record of the one access that was under way.
+//! Invariants (tag `RING`):
+//! - RING-1: from the first `clone` on, an access and its record are made under one lock.
+//! - RING-2: a record is whole or not there.
+//! - RING-3: locks are taken in this order: ring, translator (`ENGINE`), then the tables of `pm`,
+//!   last the heap.
 //!
-//! **Locks** are taken in this order: ring, translator (`ENGINE`), then the tables of `pm`, last
-//! the heap. Emitted code holds the ring's and may fault, which wants the translator's; so nobody
-//! may wait for the ring with the translator's.
+//! **A record is whole or not there** (RING-2). The lock is one word, the number of the thread that
+//! has it, so that nobody can take another's for its own and the tool knows whom to ask for. A
+//! record is written behind the tail, then the tail moves over it: whoever is killed before leaves
+//! nothing. Who ends its process, or replaces its program, while other threads of it may be between
+//! an access and its record, does so with the lock (`pm/process.rs`): they are then before or
+//! behind both. A kill from outside may still take the record of the one access that was under way.
+//!
+//! **The order of locks** (RING-3): emitted code holds the ring's and may fault, which wants the
+//! translator's; so nobody may wait for the ring with the translator's.
 //!
 //! In lean recordings a store or write-back that goes on where the previous one of its thread
 //! ended, by the same instruction or in the same copy loop, becomes part of that one's record (see

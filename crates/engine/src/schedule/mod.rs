@@ -11,11 +11,16 @@
 //! any of these. `brownout_schedule` decides who goes on; threads of all processes of the run take
 //! part.
 //!
-//! **Nobody else's time counts.** Whoever has the turn changes who can go on, never the thread
-//! concerned: a futex is a queue in the table, a signal that a thread sends marks the one that gets
-//! it, the end of a thread is told by itself. A thread that is chosen and has not come back from
-//! the kernel yet is waited for. So when a thread goes on is a matter of decisions, not of the
-//! kernel's scheduler.
+//! Invariants (tag `TURN`):
+//! - TURN-1: a thread executes the program, and uses the table but for its atomic words, only while
+//!   it has the turn.
+//! - TURN-2: whoever has the turn changes who can go on, never the thread concerned.
+//!
+//! **Nobody else's time counts** (TURN-2). Whoever has the turn changes who can go on, never the
+//! thread concerned: a futex is a queue in the table, a signal that a thread sends marks the one
+//! that gets it, the end of a thread is told by itself. A thread that is chosen and has not come
+//! back from the kernel yet is waited for. So when a thread goes on is a matter of decisions, not
+//! of the kernel's scheduler.
 //!
 //! **What waits in the kernel** is tried without waiting, and again when another thread has made a
 //! call that could have changed it (`calls.rs`). Calls for which there is no such way are made

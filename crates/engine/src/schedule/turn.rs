@@ -35,10 +35,10 @@ pub fn table() -> HasTurn {
 impl core::ops::Deref for HasTurn {
     type Target = Table;
     fn deref(&self) -> &Table {
-        // SAFETY: only the thread that has the turn comes here, so there is no other thread's
-        // reference, but to words that are atomic (`poked`); this thread's own handles are made for
-        // one call each, or for a few lines that make no other. The tool looks only when all
-        // threads have ended, or when the one that had the turn has.
+        // SAFETY: only the thread that has the turn comes here (TURN-1), so there is no other
+        // thread's reference, but to words that are atomic (`poked`); this thread's own handles are
+        // made for one call each, or for a few lines that make no other. The tool looks only when
+        // all threads have ended, or when the one that had the turn has.
         unsafe { &*self.0 }
     }
 }
@@ -503,7 +503,7 @@ pub fn interrupted(ctx: &ThreadContext, restarts: bool) -> Option<i64> {
     const SA_RESTART: u64 = 0x1000_0000;
     let signal = ctx.pending_signal();
     // SAFETY: the table of this thread's process, which only its threads change, of which one runs
-    // at a time.
+    // at a time (TURN-1).
     let actions = unsafe { &(*ctx.handlers).actions };
     let asks = actions
         .get(signal as usize)
