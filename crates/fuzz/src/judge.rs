@@ -10,7 +10,9 @@
 //! apart by how they end, by what was printed last (without numbers, which differ from image to
 //! image), and by the last place that did something to persistent memory. So one known failure does
 //! not hide others; and so that a program that prints what it finds does not give hundreds of
-//! findings, only so many of one ending are told ([`VARIANTS_MAX`], [`HANGS_MAX`]).
+//! findings, only so many of one ending are kept ([`VARIANTS_MAX`], [`HANGS_MAX`]), whatever run
+//! shows them. What other workers and earlier parts of the campaign have found counts as soon as it
+//! is heard of; so workers may go beyond that by what they find at the same time.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +29,7 @@ use crate::sanitizer::{self, Reported};
 use crate::traces::Place;
 use brownout_stage::{Ran, is_fault, signal_name};
 
-/// So many findings of one exit code are told, if they differ in what was printed and in what was
+/// So many findings of one exit code are kept, if they differ in what was printed and in what was
 /// done last.
 const VARIANTS_MAX: u32 = 24;
 /// And so many hangs: each costs many times as long as another run.
@@ -126,7 +128,7 @@ pub struct Judge {
     stacks: Option<Stacks>,
     symbols: SymbolOptions,
     known: FxHashSet<u64>,
-    /// How many findings have the same end.
+    /// How many findings have the same end ([`same_end`]).
     variants: FxHashMap<u64, u32>,
     found: BTreeMap<String, Found>,
     /// Fingerprints that are new since they were last taken.
@@ -180,10 +182,15 @@ pub fn key(finding: &Finding) -> String {
     format!("{hash:016x}")
 }
 
+/// It has no place at which it happens.
+fn has_no_place(finding: &Finding) -> bool {
+    let has_none = |event: &Event| event.role == Role::Symptom && event.stack.is_empty();
+    finding.rule != BuiltIn::Detected && finding.events.first().is_some_and(has_none)
+}
+
 /// The same for what has no place at which it happens.
 fn key_of_end(finding: &Finding) -> Option<u64> {
-    let has_place = |event: &Event| event.role != Role::Symptom || !event.stack.is_empty();
-    if finding.rule == BuiltIn::Detected || finding.events.first().is_none_or(has_place) {
+    if !has_no_place(finding) {
         return None;
     }
     let said = said(finding);
@@ -206,6 +213,56 @@ fn key_of_end(finding: &Finding) -> Option<u64> {
     )))
 }
 
+/// What a run without a place of its end has in common with others that end like it.
+fn hash_of_end(rule: &str, message: &str) -> u64 {
+    hashed((rule, message))
+}
+
+/// The same of a finding, and how many of these are enough; nothing if it has a place, or is no
+/// run's own.
+fn same_end(found: &Found) -> Option<(u64, u32)> {
+    let finding = &found.finding;
+    if found.by_exploration || found.detector.is_some() || !has_no_place(finding) {
+        return None;
+    }
+    let most = match found.is_hang() {
+        true => HANGS_MAX,
+        false => VARIANTS_MAX,
+    };
+    Some((hash_of_end(finding.rule.as_str(), &finding.message), most))
+}
+
+/// What is wrong with a run that ends in this way, and the words for it, if anything is.
+fn wrong_end(ending: Ending, in_recovery: bool) -> Option<(BuiltIn, String)> {
+    Some(match ending {
+        Ending::Signal(signal) if !is_fault(signal) => return None,
+        Ending::Signal(signal) if in_recovery => (
+            BuiltIn::RecoveryCrash,
+            format!(
+                "after a crash the program is killed by {} before it reads its input",
+                signal_name(signal)
+            ),
+        ),
+        Ending::Signal(signal) => (
+            BuiltIn::Crash,
+            format!("the program is killed by {}", signal_name(signal)),
+        ),
+        Ending::Hang if in_recovery => (
+            BuiltIn::RecoveryHang,
+            "after a crash the program does not come to the point where it reads its input"
+                .to_owned(),
+        ),
+        Ending::Hang => (BuiltIn::Hang, "the program does not end".to_owned()),
+        Ending::Code(code) if in_recovery && code != 0 => (
+            BuiltIn::RecoveryError,
+            format!(
+                "after a crash the program gives up with exit code {code} before it reads its input"
+            ),
+        ),
+        Ending::Code(_) | Ending::Stopped => return None,
+    })
+}
+
 /// What the program has printed last, if the finding has it.
 fn said(finding: &Finding) -> Option<&str> {
     let mut notes = finding.notes.iter();
@@ -222,8 +279,8 @@ fn place_of_symptom(finding: &Finding) -> Option<(Option<&str>, Option<&str>, Op
     Some((frame.function.as_deref(), frame.file.as_deref(), frame.line))
 }
 
-/// A line without what differs from image to image: numbers, and words that have digits or no
-/// letters in them.
+/// A line without what differs from image to image: numbers, and words that have digits or
+/// characters beyond ASCII in them.
 fn plain(line: &str) -> String {
     let in_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut plain = String::new();
@@ -272,28 +329,22 @@ impl Judge {
 
     /// A run that did not end in the same way was seen before, or there were enough of these.
     pub fn knows_hang(&self, ended: &Ended<'_>) -> bool {
-        let rule = match ended.is_in_recovery() {
-            true => BuiltIn::RecoveryHang,
-            false => BuiltIn::Hang,
+        let Some((rule, message)) = wrong_end(Ending::Hang, ended.is_in_recovery()) else {
+            return false;
         };
-        let (end, site) = self.end(rule, ended);
-        self.known.contains(&site) || self.is_enough(end, HANGS_MAX)
+        let end = hash_of_end(rule.id(), &message);
+        self.known.contains(&self.end(end, ended)) || self.is_enough(end, HANGS_MAX)
     }
 
-    /// What a run without a place of its end has in common with others, and what tells it apart.
-    fn end(&self, rule: BuiltIn, ended: &Ended<'_>) -> (u64, u64) {
-        let how = match ended.ending {
-            Ending::Code(code) | Ending::Signal(code) => code,
-            Ending::Hang | Ending::Stopped => 0,
-        };
-        let end = hashed((rule.id(), how));
+    /// What tells a run without a place of its end apart from others that end like it.
+    fn end(&self, end: u64, ended: &Ended<'_>) -> u64 {
         let watch = &ended.ran.watch;
         let last = ended.last;
         let place = last.map(|last| {
             let outside = watch.place_and_caller(last.pc, last.context);
             (outside, watch.place_and_caller(last.caller, last.context))
         });
-        (end, hashed((end, plain(&last_line(ended.printed)), place)))
+        hashed((end, plain(&last_line(ended.printed)), place))
     }
 
     fn is_enough(&self, end: u64, most: u32) -> bool {
@@ -320,11 +371,21 @@ impl Judge {
 
     /// Something that an earlier part of the campaign, or another worker, has found.
     pub fn adopt(&mut self, key: String, found: Found) {
-        self.found.entry(key).or_insert(found);
+        if !self.found.contains_key(&key) {
+            self.add(key, found);
+        }
     }
 
-    /// Keeps a finding, if it is new. `of_seed`: the case's image is what a crash of a seed's run
-    /// has left.
+    /// What is not there yet.
+    fn add(&mut self, key: String, found: Found) {
+        if let Some((end, _)) = same_end(&found) {
+            *self.variants.entry(end).or_default() += 1;
+        }
+        self.found.insert(key, found);
+    }
+
+    /// Keeps a finding, if it is new, and there are not enough of its kind. `of_seed`: the case's
+    /// image is what a crash of a seed's run has left.
     pub fn keep(&mut self, finding: Finding, case: &Case, of_seed: bool) {
         let recovers = |rule: BuiltIn| finding.rule == rule;
         let in_recovery = [
@@ -348,9 +409,11 @@ impl Judge {
         let mut of_seeds = self.found.values().filter(|found| {
             found.by_seed && found.finding.rule == finding.rule && found.detector.is_none()
         });
+        // A line that is but a number is in every message that has one.
+        let has_words = said.chars().any(char::is_alphabetic);
         of_seeds.any(|known| match place {
             Some(_) => place_of_symptom(&known.finding) == place,
-            None => !said.is_empty() && plain(&known.finding.message).contains(&said),
+            None => has_words && plain(&known.finding.message).contains(&said),
         })
     }
 
@@ -394,11 +457,12 @@ impl Judge {
 
     fn keep_by(&mut self, mut found: Found) {
         let key = key(&found.finding);
-        if self.found.contains_key(&key) {
+        let is_enough = |(end, most)| self.is_enough(end, most);
+        if self.found.contains_key(&key) || same_end(&found).is_some_and(is_enough) {
             return;
         }
         found.by_seed |= self.seeds.contains(&found.case);
-        self.found.insert(key.clone(), found);
+        self.add(key.clone(), found);
         self.new.push(key);
     }
 
@@ -409,8 +473,8 @@ impl Judge {
         }
     }
 
-    /// Everything that a run shows, by its keys; also what is known. What is new is kept: it counts
-    /// as seen from now on.
+    /// Everything that a run shows, by its keys; also what is known, and of what there is enough.
+    /// What is new is kept: it counts as seen from now on.
     pub fn keys(&mut self, case: &Case, ended: Ended<'_>, analysis: Analysis) -> Vec<String> {
         let mut keys = Vec::new();
         for finding in self.findings(&ended, analysis, false) {
@@ -474,36 +538,10 @@ impl Judge {
         if let Some(reported) = sanitizer::read(printed, !matches!(ending, Ending::Code(0))) {
             return self.reported(reported, in_recovery, only_new);
         }
-        let (rule, message) = match ending {
-            Ending::Signal(signal) if !is_fault(signal) => return None,
-            Ending::Signal(signal) if in_recovery => (
-                BuiltIn::RecoveryCrash,
-                format!(
-                    "after a crash the program is killed by {} before it reads its input",
-                    signal_name(signal)
-                ),
-            ),
-            Ending::Signal(signal) => (
-                BuiltIn::Crash,
-                format!("the program is killed by {}", signal_name(signal)),
-            ),
-            Ending::Hang if in_recovery => (
-                BuiltIn::RecoveryHang,
-                "after a crash the program does not come to the point where it reads its input"
-                    .to_owned(),
-            ),
-            Ending::Hang => (BuiltIn::Hang, "the program does not end".to_owned()),
-            Ending::Code(code) if in_recovery && code != 0 => (
-                BuiltIn::RecoveryError,
-                format!(
-                    "after a crash the program gives up with exit code {code} before it reads its input"
-                ),
-            ),
-            Ending::Code(_) | Ending::Stopped => return None,
-        };
+        let (rule, message) = wrong_end(ending, in_recovery)?;
+        let end = hash_of_end(rule.id(), &message);
         let mut finding = Finding::new(rule, rule.rule().severity, message.clone());
         let mut symptom = Event::new(Role::Symptom, message);
-        let mut same_end = None;
         match (ending, watch.signal) {
             (Ending::Signal(_), Some((_, pc, context))) => {
                 let site = watch.site(pc, context);
@@ -514,11 +552,9 @@ impl Judge {
                 finding.events.push(symptom);
             }
             _ => {
-                let (end, site) = self.end(rule, ended);
-                if !self.known.insert(site) && only_new {
+                if !self.known.insert(self.end(end, ended)) && only_new {
                     return None;
                 }
-                same_end = Some(end);
                 finding.events.push(symptom);
                 if let Some(last) = ended.last {
                     let text = "the last that it did to persistent memory before that";
@@ -531,18 +567,6 @@ impl Judge {
         let said = last_line(printed);
         if !said.is_empty() {
             finding.notes.push(format!("{SAYS}{said}"));
-        }
-        if let Some(end) = same_end
-            && !self.found.contains_key(&key(&finding))
-        {
-            let most = match ending {
-                Ending::Hang => HANGS_MAX,
-                _ => VARIANTS_MAX,
-            };
-            if only_new && self.is_enough(end, most) {
-                return None;
-            }
-            *self.variants.entry(end).or_default() += 1;
         }
         Some(finding)
     }
@@ -613,6 +637,82 @@ mod tests {
             finding("exit code 1", "bad head 5", 8),
         ] {
             assert_ne!(key(&one), key(&other));
+        }
+    }
+
+    fn judge() -> Judge {
+        Judge::new(Options::default(), SymbolOptions::default())
+    }
+
+    fn case() -> Case {
+        Case {
+            image: format!("{:032x}", 1).parse().expect("an id"),
+            input: b"x\n".to_vec(),
+        }
+    }
+
+    /// What a run without a place of its end shows.
+    fn of_end(ending: Ending, after_crash: bool, said: &str) -> Finding {
+        let (rule, message) = wrong_end(ending, after_crash).expect("it is wrong");
+        let mut finding = Finding::new(rule, rule.rule().severity, message.clone());
+        finding.events.push(Event::new(Role::Symptom, message));
+        finding.notes.push(format!("{SAYS}{said}"));
+        finding
+    }
+
+    /// A word that no other number gives.
+    fn word(number: u32) -> String {
+        let letter = |place: u32| char::from(b'a' + (number / 26u32.pow(place) % 26) as u8);
+        [letter(1), letter(0)].iter().collect()
+    }
+
+    #[test]
+    fn there_is_enough_of_each_end() {
+        let mut judge = judge();
+        for number in 0..60 {
+            let said = word(number);
+            for ending in [Ending::Hang, Ending::Code(1), Ending::Code(2)] {
+                judge.keep(of_end(ending, true, &said), &case(), false);
+            }
+            judge.keep(of_end(Ending::Hang, false, &said), &case(), false);
+        }
+        let count = |judge: &Judge, part: &str| {
+            let messages = judge.found().map(|(_, found)| &found.finding.message);
+            messages.filter(|message| message.contains(part)).count() as u32
+        };
+        assert_eq!(count(&judge, "exit code 1"), VARIANTS_MAX);
+        assert_eq!(count(&judge, "exit code 2"), VARIANTS_MAX);
+        assert_eq!(count(&judge, "does not come to"), HANGS_MAX);
+        assert_eq!(count(&judge, "does not end"), HANGS_MAX);
+        // What there is of it after a resume counts.
+        let mut resumed = self::judge();
+        for (key, found) in judge.take_new() {
+            resumed.adopt(key.clone(), found.clone());
+            resumed.adopt(key, found);
+        }
+        for number in 60..90 {
+            let said = word(number);
+            resumed.keep(of_end(Ending::Hang, false, &said), &case(), false);
+            resumed.keep(of_end(Ending::Code(1), true, &said), &case(), false);
+            resumed.keep(of_end(Ending::Code(3), true, &said), &case(), false);
+        }
+        assert_eq!(count(&resumed, "exit code 1"), VARIANTS_MAX);
+        assert_eq!(count(&resumed, "exit code 3"), VARIANTS_MAX);
+        assert_eq!(count(&resumed, "does not end"), HANGS_MAX);
+    }
+
+    #[test]
+    fn what_only_a_number_says_is_not_known_of_a_seed() {
+        let mut judge = judge();
+        let mut of_seed = of_end(Ending::Code(1), true, "");
+        of_seed.message = "recovery says: 17 keys are lost".into();
+        judge.keep(of_seed, &case(), true);
+        judge.take_new();
+        for (said, is_known) in [("5", false), ("(3)", false), ("8 keys are lost", true)] {
+            judge.keep(of_end(Ending::Code(1), true, said), &case(), false);
+            let new = judge.take_new();
+            let by_seed: Vec<bool> = new.iter().map(|(_, found)| found.by_seed).collect();
+            assert_eq!(by_seed, [is_known], "{said}");
         }
     }
 }
