@@ -26,6 +26,7 @@ use crate::detect::{Detector, Verdict};
 use crate::error::Error;
 use crate::judge::{Found, Judge};
 use crate::least::{Cover, Shown};
+use crate::mutate::chain_max;
 use crate::record::{KeptCase, Key, Record, Settings};
 use crate::runner::Runner;
 use brownout_stage::Causes;
@@ -340,6 +341,11 @@ impl Kept {
         let mut order: Vec<&KeptCase> = self.cases.iter().collect();
         order.sort_by_key(|case| (case.image != root, case.image, case.id));
         let mut whole = Cover::default();
+        let seeds = self.cases.iter().filter(|case| case.is_seed);
+        let lengths: Result<Vec<usize>, _> = seeds
+            .map(|seed| self.store.input_bytes(seed.input).map(|input| input.len()))
+            .collect();
+        let chain_max = chain_max(lengths?);
         // Number of the case, its input if that is for the root, what it shows and how long it is.
         let mut from_root = Vec::new();
         let mut others = Vec::new();
@@ -360,7 +366,7 @@ impl Kept {
                 continue;
             }
             others.push((kept.id, (shown, case.input.len())));
-            let nearest = nearer(&self.store, &case)?.into_iter().next();
+            let nearest = nearer(&self.store, &case, chain_max)?.into_iter().next();
             if let Some(case) = nearest.filter(|case| case.image == root) {
                 let shown = show(&case)?;
                 let cost = case.input.len();

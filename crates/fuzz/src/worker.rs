@@ -41,7 +41,7 @@ use crate::detect::{Detector, Verdict};
 use crate::error::Error;
 use crate::feedback::{Map, Novelty, Priority, Shown, Sight};
 use crate::judge::Found;
-use crate::mutate::{Changes, INPUT_MAX, below};
+use crate::mutate::{Changes, below, chain_max, input_max};
 use crate::options::{Images, Options};
 use crate::partners::Inbox;
 use crate::pool::{ImagePool, Kinds};
@@ -199,6 +199,8 @@ pub struct Bench<'s> {
     /// How many hints were told.
     hints: usize,
     root: ImageId,
+    /// How long the inputs of several runs may be that become the input of one.
+    chain_max: usize,
     operations: Operations,
     detector: Option<Detector>,
     /// Runs since the last one that could be made, and whether there was one.
@@ -323,7 +325,7 @@ impl Bench<'_> {
         detector: Option<&Detector>,
     ) -> Result<Case, Error> {
         let mut best = case.clone();
-        for candidate in nearer(&self.runner.workshop().store, case)? {
+        for candidate in nearer(&self.runner.workshop().store, case, self.chain_max)? {
             if self.runner.shows_by(&candidate, key, detector)? {
                 best = candidate;
                 break;
@@ -781,7 +783,11 @@ pub fn work(
     inbox: &Inbox,
 ) -> Result<Figures, Error> {
     let operations = options.operations(&beginning.cases);
+    let seeds = beginning.cases.iter().filter(|begun| begun.is_seed);
+    let lengths = seeds.clone().map(|begun| begun.case.input.len());
+    let input_max = input_max(lengths.clone());
     let mut bench = Bench {
+        chain_max: chain_max(lengths),
         operations: operations.clone(),
         root: beginning.root,
         detector: options.detector(),
@@ -813,10 +819,6 @@ pub fn work(
         &mut feedback,
         &mut objective,
     )?;
-    // What a seed has, what is made of it may have, too.
-    let seeds = beginning.cases.iter().filter(|begun| begun.is_seed);
-    let longest = seeds.clone().map(|begun| begun.case.input.len()).max();
-    let input_max = longest.unwrap_or(0).max(INPUT_MAX);
     state.set_max_size(input_max);
     let mut fuzzer: Loop = StdFuzzer::new(ByPriority::default(), feedback, objective);
     let mut manager = NopEventManager::new();
