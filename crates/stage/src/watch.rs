@@ -99,8 +99,6 @@ pub struct Watch {
     pub reshaped: bool,
     /// The signal that has ended it, and the instruction and context that got it.
     pub signal: Option<(i32, TargetAddr, ContextId)>,
-    /// Operations on persistent memory.
-    pub operations: u64,
     /// It has written to tracked files.
     pub has_touched: bool,
     /// The program has turned to its input.
@@ -162,7 +160,6 @@ impl Watch {
     }
 
     fn operation(&mut self, thread: ThreadId, name: u64) {
-        self.operations += 1;
         let current = name as usize % MAP;
         let last = self.last.entry(thread).or_insert(0);
         let at = current ^ *last;
