@@ -21,7 +21,8 @@ use crate::case::Case;
 /// An input that is longer is cut, unless a seed is longer than this.
 pub const INPUT_MAX: usize = 16 << 10;
 
-/// How long an input may become with these seeds: what a seed has, what is made of it may have, too.
+/// How long an input may become with these seeds: what a seed has, what is made of it may have,
+/// too.
 pub fn input_max(seeds: impl IntoIterator<Item = usize>) -> usize {
     let longest = seeds.into_iter().max();
     longest.unwrap_or(0).max(INPUT_MAX)

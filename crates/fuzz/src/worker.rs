@@ -20,7 +20,7 @@ use brownout_campaign::budget::{Activity, Budget, Measure};
 use brownout_findings::Severity;
 use brownout_host::Comparison;
 use brownout_images::{ImageId, Origin};
-use brownout_inputs::Mutator as Operations;
+use brownout_inputs::{Mutator as Operations, Tokens};
 use libafl::corpus::{Corpus, CorpusId, HasCurrentCorpusId, InMemoryCorpus};
 use libafl::events::NopEventManager;
 use libafl::executors::ExitKind;
@@ -78,11 +78,11 @@ const FAILURES_MAX: u32 = 200;
 const FIRST_FAILURES_MAX: u32 = 16;
 /// Inputs of other fuzzers that are run in a row.
 const GIFTS: usize = 16;
-/// Inputs that are tried on a new image.
-const TRIALS: usize = 8;
+/// Inputs that are tried on a new image. To open it takes as long as some dozens of runs on it.
+const TRIALS: usize = 12;
 /// So many of them, on what a crash has left, are new ones that do something with the keys of the
 /// run that was cut short.
-const PROBES: usize = 4;
+const PROBES: usize = 8;
 
 /// What a worker tells everybody.
 #[derive(Clone, Debug)]
@@ -672,7 +672,7 @@ const OPERAND_TRIES: u8 = 4;
 
 impl ChangeStage {
     /// Inputs for which something that the case's run compares comes out the other way.
-    fn operands(&mut self, case: &Case, compared: &[Comparison]) -> Vec<Case> {
+    fn operands(&mut self, case: &Case, compared: &[Comparison], probes: &mut Tokens) -> Vec<Case> {
         let mut made: Vec<Case> = Vec::new();
         for comparison in compared {
             let sides = brownout_inputs::Compared {
@@ -683,7 +683,7 @@ impl ChangeStage {
             if replaced.is_empty() {
                 continue;
             }
-            self.note(comparison);
+            self.note(comparison, probes);
             for replaced in replaced.into_iter().take(OPERANDS_EACH) {
                 let tried = self.tried.entry((comparison.name, replaced.word));
                 let tried = tried.or_insert(0);
@@ -702,14 +702,21 @@ impl ChangeStage {
         made
     }
 
-    /// What has to do with an input at all is worth remembering for others.
-    fn note(&mut self, comparison: &Comparison) {
+    /// What has to do with an input at all is worth remembering for others; letters also for what
+    /// is tried on new images, because there it takes commands that no seed has.
+    fn note(&mut self, comparison: &Comparison, probes: &mut Tokens) {
         let tokens = self.changes.tokens_mut();
         let (left, right) = (&comparison.left, &comparison.right);
         let number = |side: &[u8]| {
             let bytes = side.iter().rev();
             bytes.fold(0u64, |value, byte| value << 8 | u64::from(*byte))
         };
+        if left.len() <= 8 {
+            for letter in [left, right].map(|side| number(side)) {
+                tokens.add_letter(letter);
+                probes.add_letter(letter);
+            }
+        }
         match left.len() {
             1 => {}
             2 | 4 | 8 => {
@@ -741,7 +748,7 @@ impl Stage<Bench<'_>, NopEventManager, State, Loop> for ChangeStage {
         if is_first {
             let compared = bench.compared(&case);
             let compared = bench.survive(compared)?.unwrap_or_default();
-            for changed in self.operands(&case, &compared) {
+            for changed in self.operands(&case, &compared, &mut bench.operations.tokens) {
                 let (_, new) = fuzzer.evaluate_input(state, bench, manager, &changed)?;
                 if let Some(id) = new {
                     bench.tell_case(&changed, Some(&case), "operand", priority_of(state, id));

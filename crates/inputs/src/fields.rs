@@ -67,7 +67,7 @@ impl Source<'_> {
                 _ => keys::any_word(self.tokens, random).unwrap_or_else(|| word(random)),
             },
             Field::Byte => vec![self.byte(random)],
-            Field::Choice(choices) => pick(choices, random).clone(),
+            Field::Choice(choices) => self.choice(choices, random),
             Field::Fixed(fixed) => fixed.write(self.fixed(*fixed, random)),
         };
         self.fitting(field, made)
@@ -117,6 +117,28 @@ impl Source<'_> {
                 2 => random.below(1000) as i128,
                 _ => random.below(16) as i128,
             },
+        }
+    }
+
+    /// Whether there is a letter to choose that the program is known to compare with.
+    pub fn knows_choice(&self, field: &Field) -> bool {
+        let is_known = |choice: &Vec<u8>| match choice[..] {
+            [letter] => self.tokens.has_letter(letter),
+            _ => false,
+        };
+        matches!(field, Field::Choice(choices) if choices.iter().any(is_known))
+    }
+
+    /// One of these; of letters, mostly one that the program is known to compare with.
+    fn choice(&self, choices: &[Vec<u8>], random: &mut dyn Below) -> Vec<u8> {
+        let is_known = |choice: &&Vec<u8>| match choice[..] {
+            [letter] => self.tokens.has_letter(letter),
+            _ => false,
+        };
+        let known: Vec<&Vec<u8>> = choices.iter().filter(is_known).collect();
+        match known.is_empty() || one_in(4, random) {
+            true => pick(choices, random).clone(),
+            false => pick(&known, random).to_vec(),
         }
     }
 
@@ -187,7 +209,7 @@ impl Source<'_> {
                 }
                 Some(changed)
             }
-            Field::Choice(choices) => Some(pick(choices, random).clone()),
+            Field::Choice(choices) => Some(self.choice(choices, random)),
             Field::Byte => Some(vec![bytes.first()?.wrapping_add(step as u8)]),
             _ => self.number(field, keys::number_in(field, bytes)? + step, bytes),
         }

@@ -562,6 +562,30 @@ mod tests {
         assert!(lines.contains(&b"d 5"[..]) && lines.contains(&b"s"[..]));
     }
 
+    /// The program shows which of the other letters it knows.
+    #[test]
+    fn letters_that_were_compared_come_most() {
+        let mut mutator = Mutator::new(learnt(&["s 1 5\np\n"]));
+        assert!(mutator.tokens.add_letter(b'g'.into()));
+        assert!(!mutator.tokens.add_letter(b'g'.into()));
+        for other in [u64::from(b'7'), 0, 0x100 + u64::from(b'g')] {
+            assert!(!mutator.tokens.add_letter(other));
+        }
+        let mut random = Random::new(4);
+        let mut first = [0usize; 256];
+        for _ in 0..4000 {
+            let below: &mut dyn Below = &mut |n: usize| random.index(n);
+            let probe = mutator.probe(b"s 1 5\n", below).expect("templates");
+            for line in probe.split(|byte| *byte == b'\n') {
+                first[line.first().map_or(0, |letter| usize::from(*letter))] += 1;
+            }
+        }
+        for letter in (b'a'..=b'z').filter(|letter| !b"gps".contains(letter)) {
+            let count = first[usize::from(letter)];
+            assert!(count > 0 && first[usize::from(b'g')] > 10 * count);
+        }
+    }
+
     #[test]
     fn one_seed_of_one_command_is_enough() {
         for seed in ["i 5\n", "i 5"] {

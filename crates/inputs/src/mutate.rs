@@ -103,7 +103,8 @@ impl Mutator {
 
     /// A few operations on what another input has left, which may have been cut short: mostly with
     /// its keys, and as often with operations that are only tried now and then as with the usual
-    /// ones. `None` without any template.
+    /// ones; a third of them are commands of a letter that no seed has, if the program is known to
+    /// compare with it. `None` without any template.
     pub fn probe(&self, before: &[u8], random: &mut dyn Below) -> Option<Vec<u8>> {
         let count = self.templates.operations.len();
         if count == 0 {
@@ -117,11 +118,17 @@ impl Mutator {
             keys: &keys,
         };
         let mut work = Work::new(Sequence::empty(&self.templates), None, self);
+        let all: Vec<usize> = (0..count).collect();
+        let knows = |template: &usize| {
+            let mut fields = self.templates.operations[*template].fields();
+            fields.any(|field| source.knows_choice(field))
+        };
+        let known: Vec<usize> = all.iter().copied().filter(knows).collect();
         for _ in 0..1 + random.below(3) {
-            let all: Vec<usize> = (0..count).collect();
-            let template = match random.below(2) {
-                0 => random.below(count),
-                _ => work.any_template(&all, random)?,
+            let template = match known.is_empty() || !one_in(3, random) {
+                false => *pick(&known, random),
+                true if one_in(2, random) => random.below(count),
+                true => work.any_template(&all, random)?,
             };
             let operation = source.operation(template, random);
             work.sequence.operations.push(operation);

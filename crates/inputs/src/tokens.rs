@@ -25,6 +25,9 @@ pub struct Tokens {
     found: Ring<Vec<u8>>,
     numbers: Ring<u64>,
     pairs: Ring<(Vec<u8>, Vec<u8>)>,
+    /// There are no more than there are letters.
+    #[serde(default)]
+    letters: BTreeSet<u8>,
 }
 
 /// The last so many distinct ones.
@@ -153,6 +156,19 @@ impl Tokens {
         let written = |number: u64| numbers::write(number.into(), false);
         let new = self.add_number(left) | self.add_number(right);
         self.add_pair(&written(left), &written(right)) || new
+    }
+
+    /// Something that the program has compared something else with, in case it is a letter: many
+    /// programs have commands of one letter. Whether it is a new one.
+    pub fn add_letter(&mut self, number: u64) -> bool {
+        let byte = u8::try_from(number).ok();
+        let letter = byte.filter(u8::is_ascii_alphabetic);
+        letter.is_some_and(|letter| self.letters.insert(letter))
+    }
+
+    /// Whether the program is known to compare with this letter.
+    pub fn has_letter(&self, letter: u8) -> bool {
+        self.letters.contains(&letter)
     }
 
     /// Puts a word, or a number as a machine has it, somewhere into bytes; what comes out is
