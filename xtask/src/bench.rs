@@ -7,12 +7,16 @@
 //!  ├─ check.rs   `bench check`: brownout check, its memory too
 //!  ├─ explore.rs `bench explore`: brownout explore, and one recovery under it
 //!  ├─ fuzz.rs    `bench fuzz`: executions a second, and what campaigns reach
-//!  │  └─ afl.rs  the same by Debian's AFL++
+//!  │  ├─ afl.rs  the same by Debian's AFL++
+//!  │  ├─ known.rs    how long known bugs take to find
+//!  │  ├─ clean.rs    whether anything is found in programs that are right
+//!  │  └─ storage.rs  what a campaign leaves on the disk, and whether it can be used
 //!  ├─ jobs.rs    `bench jobs`: brownout explore with one job and with all, for programs that must be alone
 //!  ├─ mutants.rs `bench mutants`: how long campaigns take to find planted bugs
 //!  ├─ race.rs    `bench race`: brownout race, on programs that are wrong and right, and one run under a schedule
 //!  ├─ session.rs `bench session`: runs forked from a kept process, against launches
 //!  ├─ symex.rs   `bench symex`: brownout symex, from blanks, by strategy; libpmemobj's maps, whole programs, clean ones
+//!  ├─ campaigns.rs  campaigns of `brownout fuzz`   ◀── shared by fuzz.rs and mutants.rs
 //!  ├─ places.rs  folders for pools and reports
 //!  └─ redis.rs   a server and its client, for `bench check`
 //! ```
@@ -24,17 +28,21 @@
 //! machines differ.
 
 mod afl;
+mod campaigns;
 mod check;
+mod clean;
 mod common;
 mod engine;
 mod explore;
 mod fuzz;
 mod jobs;
+mod known;
 mod mutants;
 mod places;
 mod race;
 mod redis;
 mod session;
+mod storage;
 mod symex;
 
 use anyhow::Result;

@@ -48,7 +48,12 @@ usage: cargo xtask COMMAND
   bench [engine]  speed against native: --rounds N (default 5), --only NAME, --json FILE
   bench check     the same for `brownout check`; --quick does less, --memory measures the checker's memory
   bench explore   what `brownout explore` has to run and how long that takes; --quick does less
-  bench fuzz      how many executions a second `brownout fuzz` makes, and what campaigns reach; --quick does less
+  bench fuzz      how many executions a second `brownout fuzz` makes, and what campaigns reach; --quick does less;
+                  --part NAME, again for more: speed (executions a second, beside native launches and AFL++),
+                  growth (the same as a campaign gets older), known (how long known bugs take to find), reach (PM paths
+                  beside other ways and AFL++); those four without --part; clean (the maps and the right builds of
+                  tests/fuzz, 10 minutes each, or --time TIME: fails on correctness findings but the known ones),
+                  storage (an hour of btree, or --time TIME: its size; tree, repro and export on all that it has kept)
   bench jobs      what a second job gains `brownout explore`, for programs that must be alone; --quick does less
   bench mutants   how long `brownout fuzz` takes to find what edits have broken in libpmemobj's examples; --only NAME
   bench race      how long `brownout race` takes to find what is wrong in tests/race, what it says of the right

@@ -1,6 +1,9 @@
 //! One test case run again and again with all detectors on, against the same program launched
 //! natively: executions a second, and where their time goes. `cargo xtask bench fuzz` calls it.
 //!
+//! What is spent on what follows from differences: between runs without and with the commands, and
+//! between runs that nobody judges and those that are judged.
+//!
 //! ```text
 //!  speed RUNS POOL INPUT PROGRAM ARGS…
 //! ```
@@ -14,8 +17,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brownout_explore::Ground;
-use brownout_fuzz::{Case, Judge, Runner, Target, Workshop};
-use brownout_images::{Contents, Origin, Store, View, capture};
+use brownout_fuzz::{Case, Judge, Runner, Server, Target, Workshop};
+use brownout_images::{Contents, ImageId, Origin, Store, View, capture};
+use brownout_stage::Tells;
+use brownout_trace::Tee;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args_os().skip(1);
@@ -63,6 +68,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let patience = Duration::from_secs(60);
     let workshop = Arc::new(Workshop::new(Ground::new()?, store, target, patience));
+    let without_commands = Bare::of(&workshop, root.id, b"", runs)?;
+    let bare = Bare::of(&workshop, root.id, &input, runs)?;
     let judge = Judge::new(Default::default(), Default::default());
     let mut runner = Runner::new(workshop, judge);
     let case = Case {
@@ -73,27 +80,85 @@ fn main() -> Result<(), Box<dyn Error>> {
     runner.run(&case)?;
     runner.run(&case)?;
     let opening = runner.times.opening;
-    let before = runner.times;
     let begun = Instant::now();
     for _ in 0..runs {
         runner.run(&case)?;
     }
-    let all = begun.elapsed().as_secs_f64();
-    let each = all / f64::from(runs);
+    let each = begun.elapsed().as_secs_f64() / f64::from(runs);
     let native = native.as_secs_f64() / f64::from(launches);
     println!(
-        "{:.0} executions a second ({:.2} ms each: {:.2} running, {:.2} judging); launched natively {:.0} a second ({:.2} ms each): {:.1} times as many. \
-         Opening took {:.0} ms, {} of {} runs were forked.",
+        "{:.0} executions a second ({:.2} ms each); launched natively {:.0} a second ({:.2} ms each): {:.1} times as many. \
+         {} of {} runs were forked.",
         1.0 / each,
         each * 1e3,
-        (runner.times.running - before.running) / f64::from(runs) * 1e3,
-        (runner.times.judging - before.judging) / f64::from(runs) * 1e3,
         1.0 / native,
         native * 1e3,
         native / each,
-        opening * 1e3,
         runner.warm,
         runs + 2,
     );
+    println!("\n| part of an execution | ms | share |\n|---|---:|---:|");
+    let parts = [
+        (
+            "fork, and all that the program does without a command, to its exit",
+            without_commands.running,
+        ),
+        (
+            "running the commands",
+            bare.running - without_commands.running,
+        ),
+        ("setting pages back", bare.setting_back),
+        ("looking for other changes", bare.looking),
+        (
+            "following the rules, judging",
+            each - bare.running - bare.setting_back - bare.looking,
+        ),
+    ];
+    for (name, seconds) in parts {
+        let share = 100.0 * seconds / each;
+        println!("| {name} | {:.3} | {share:.0} % |", seconds * 1e3);
+    }
+    println!(
+        "\nOpening (laying the image down, launching the program up to its input) took {:.0} ms, once.",
+        opening * 1e3
+    );
     Ok(())
+}
+
+/// Where the time of runs goes that nobody judges: seconds of each.
+struct Bare {
+    /// Forking, running, and reading what it did.
+    running: f64,
+    setting_back: f64,
+    looking: f64,
+}
+
+impl Bare {
+    fn of(
+        workshop: &Workshop,
+        image: ImageId,
+        input: &[u8],
+        runs: u32,
+    ) -> Result<Bare, Box<dyn Error>> {
+        let mut server = Server::open(workshop, image, &Tells::Path)?;
+        let mut bare = [Duration::ZERO; 3];
+        for round in 0..runs + 2 {
+            let begun = Instant::now();
+            let ran = server.run(input, workshop.patience, &mut Tee::default())?;
+            let all = begun.elapsed();
+            // The first runs find out about memory.
+            if round >= 2 {
+                bare[0] += all.saturating_sub(ran.setting_back + ran.looking);
+                bare[1] += ran.setting_back;
+                bare[2] += ran.looking;
+            }
+        }
+        let each = |time: Duration| time.as_secs_f64() / f64::from(runs);
+        let [running, setting_back, looking] = bare.map(each);
+        Ok(Bare {
+            running,
+            setting_back,
+            looking,
+        })
+    }
 }

@@ -22,7 +22,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brownout_explore::Ground;
 use brownout_host::{
@@ -141,6 +141,10 @@ pub struct Ran {
     pub watch: Watch,
     /// It is a server that had nothing to do any more, and was told to end.
     pub is_done: bool,
+    /// How long it took to set files back before it.
+    pub setting_back: Duration,
+    /// How long it took to see what else has changed after it.
+    pub looking: Duration,
 }
 
 /// What runs tell, besides what they do to persistent memory and which branches they take.
@@ -493,7 +497,9 @@ impl Server {
     ) -> Result<Ran, Error> {
         self.config.limits.wall = Some(patience);
         self.config.limits.idle = self.config.limits.idle.map(|_| patience);
+        let begun = Instant::now();
         self.set_back()?;
+        let setting_back = begun.elapsed();
         self.delivery.write(&self.input, input)?;
         if let Delivery::Place(place) = &self.delivery
             && let Some(snapshot) = self.files.get_mut(&place.path)
@@ -553,6 +559,7 @@ impl Server {
                 return Err(error.into());
             }
         };
+        let ended = Instant::now();
         let is_left = feeder.as_ref().is_some_and(|feeder| !feeder.is_over());
         let mut is_all = !watch.reshaped && outcome.hints.is_empty() && !is_left;
         let mut pages = Vec::new();
@@ -569,6 +576,8 @@ impl Server {
             outcome,
             watch,
             is_done,
+            setting_back,
+            looking: ended.elapsed(),
         })
     }
 

@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use brownout_tests::{Scratch, examples};
@@ -86,6 +87,48 @@ impl Program {
             binary,
             _folder: folder,
         })
+    }
+
+    /// Seconds that its fork server takes for one run of a map with this input, on the first
+    /// processor. A fresh copy of the pool is a part of the run, as in a campaign.
+    pub fn run_seconds(&self, map: &str, pool: &Path, input: &str, runs: u32) -> Result<f64> {
+        let folder = Scratch::new()?;
+        let seconds = |runs: u32| -> Result<f64> {
+            let inputs = folder.join(format!("inputs-{runs}"));
+            fs::create_dir(&inputs)?;
+            for number in 0..runs {
+                fs::write(inputs.join(format!("{number:06}")), input)?;
+            }
+            let begun = Instant::now();
+            let ran = Command::new("taskset")
+                .args(["-c", "0", "afl-showmap", "-q", "-C", "-m", "none"])
+                .args(["-t", "2000", "-i"])
+                .arg(&inputs)
+                .arg("-o")
+                .arg(folder.join("map"))
+                .arg("--")
+                .arg(&self.binary)
+                .arg(map)
+                .arg(folder.join("run.pool"))
+                .env("POOL_FROM", pool)
+                // As with `afl-fuzz`: it clears the map for each run, and by default takes a huge
+                // one.
+                .env("AFL_MAP_SIZE", "65536")
+                .stdin(Stdio::null())
+                .output()
+                .context("cannot run afl-showmap")?;
+            ensure!(
+                ran.status.success(),
+                "afl-showmap fails: {}{}",
+                String::from_utf8_lossy(&ran.stdout),
+                String::from_utf8_lossy(&ran.stderr)
+            );
+            Ok(begun.elapsed().as_secs_f64())
+        };
+        // What it does once, however many runs there are, does not count.
+        let few = seconds(runs / 10)?;
+        let many = seconds(runs)?;
+        Ok((many - few) / f64::from(runs - runs / 10))
     }
 
     /// Two instances for so long, on a pool in `folder`, from the seed there.

@@ -26,12 +26,12 @@ pub struct Options {
     pub quick: bool,
     /// The checker's memory instead of its speed.
     pub memory: bool,
-    /// Only this part, of a benchmark that has several.
-    pub part: Option<String>,
+    /// The parts of a benchmark that are wanted; if none is, those that it has by default.
+    pub parts: Vec<String>,
+    /// Seconds for each campaign of a part that lets one say.
+    pub time: Option<u64>,
     /// Only this strategy, of a benchmark that compares them.
     pub strategy: Option<String>,
-    /// For how long each search goes on, as `brownout` takes it (90s, 10m).
-    pub time: Option<String>,
 }
 
 impl Options {
@@ -54,9 +54,9 @@ impl Options {
                 "--json" => options.json = Some(PathBuf::from(value()?)),
                 "--quick" => options.quick = true,
                 "--memory" => options.memory = true,
-                "--part" => options.part = Some(value()?.to_owned()),
+                "--part" => options.parts.push(value()?.to_owned()),
+                "--time" => options.time = Some(duration(value()?)?),
                 "--strategy" => options.strategy = Some(value()?.to_owned()),
-                "--time" => options.time = Some(value()?.to_owned()),
                 other => bail!("no such benchmark or option: {other}"),
             }
         }
@@ -74,6 +74,27 @@ impl Options {
             );
         }
         Ok(cases)
+    }
+
+    /// The parts that are asked for, of all that a benchmark has; those by default if none is.
+    pub fn select_parts<'p>(&self, all: &[&'p str], default: &[&'p str]) -> Result<Vec<&'p str>> {
+        for part in &self.parts {
+            ensure!(
+                all.contains(&part.as_str()),
+                "this benchmark has no part {part}; it has {}",
+                all.join(", ")
+            );
+        }
+        let is_wanted = |part: &&str| match self.parts.is_empty() {
+            true => default.contains(part),
+            false => self.parts.iter().any(|wanted| wanted == part),
+        };
+        Ok(all.iter().copied().filter(is_wanted).collect())
+    }
+
+    /// How long a campaign may take, in seconds.
+    pub fn time_or(&self, default: u64) -> u64 {
+        self.time.unwrap_or(default)
     }
 
     /// Writes the raw times, if a file is asked for.
@@ -106,6 +127,19 @@ impl Options {
             false => ROUNDS_DEFAULT,
         })
     }
+}
+
+/// Seconds, from `90`, `90s`, `10m` or `1h`.
+fn duration(text: &str) -> Result<u64> {
+    let (number, unit) = match text.char_indices().next_back() {
+        Some((at, 's')) => (&text[..at], 1),
+        Some((at, 'm')) => (&text[..at], 60),
+        Some((at, 'h')) => (&text[..at], 3600),
+        _ => (text, 1),
+    };
+    let number: Option<u64> = number.parse().ok().filter(|number| *number > 0);
+    let seconds = number.and_then(|number| number.checked_mul(unit));
+    seconds.context("--time wants a time such as 90s, 10m or 1h")
 }
 
 /// Which of the two is run.
@@ -266,6 +300,29 @@ mod tests {
         for words in [&["--rounds"][..], &["--rounds", "0"], &["--fast"], &["run"]] {
             assert!(Options::parse(words).is_err(), "{words:?}");
         }
+    }
+
+    #[test]
+    fn times_are_understood_or_refused() {
+        for (text, seconds) in [("90", 90), ("90s", 90), ("10m", 600), ("1h", 3600)] {
+            assert_eq!(duration(text).ok(), Some(seconds), "{text}");
+        }
+        for text in ["", "s", "0", "-1", "1d", "1.5h", "99999999999999999h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_are_selected_in_their_order() {
+        let parts = |words: &[&str]| {
+            let options = Options::parse(words)?;
+            let selected = options.select_parts(&["a", "b", "c"], &["a", "b"])?;
+            anyhow::Ok(selected.join(" "))
+        };
+        assert_eq!(parts(&[]).ok().as_deref(), Some("a b"));
+        let both = parts(&["--part", "c", "--part", "b"]);
+        assert_eq!(both.ok().as_deref(), Some("b c"));
+        assert!(parts(&["--part", "d"]).is_err());
     }
 
     #[test]

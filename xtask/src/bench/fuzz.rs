@@ -1,34 +1,38 @@
 //! `cargo xtask bench fuzz`: how many executions a second, and what campaigns reach.
 //!
 //! - **Speed**: one test case of ten commands on an existing pool, again and again, with all
-//!   detectors on, against native launches (`crates/fuzz/examples/speed.rs`), on one processor.
+//!   detectors on, against native launches (`crates/fuzz/examples/speed.rs`) and against AFL++'s
+//!   fork server (`afl.rs`), on one processor.
 //! - **Reach**: campaigns of equal time on each map, from the same two commands: as they are, with
 //!   edges alone and no images, with images whose bytes are flipped, and by AFL++ (`afl.rs`). What
 //!   counts is PM paths: pairs of PM operations that follow each other, in runs and in recoveries.
 //! - **Growth**: executions a second in each tenth of a campaign, beside how many PM paths it had
 //!   reached by then.
 //! - **Known bugs** of libpmemobj's examples that commands trigger, from seeds that show none of
-//!   them: how long until each is found.
+//!   them: how long until each is found (`known.rs`).
+//! - **Clean**: programs that are right. A correctness finding is a failure (`clean.rs`).
+//! - **Storage**: what a long campaign leaves on the disk, and whether all of it can be used
+//!   (`storage.rs`).
+//!
+//! `--part NAME` selects one of them, and can be given several times; the last two, which take
+//! hours, have to be asked for. `--only NAME` selects programs in those parts that have several.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
-use brownout_findings::Finding;
-use brownout_tests::check::is_at_line;
+use anyhow::{Context, Result, bail, ensure};
+use brownout_findings::Report;
 use brownout_tests::layout;
 use serde_json::Value;
 
 use super::Options;
-use super::afl;
-use super::mutants::Campaign;
+use super::campaigns::{SEED, report_of_map};
 use super::places::Places;
+use super::{afl, clean, known, storage};
 use crate::shell;
 
 /// Ten commands of `mapcli`.
 const COMMANDS: &str = "i 21\ni 26\ni 5\ni 7\ni 4\nr 7\nc 26\nr 4\ni 16\nr 26\n";
-const SEED: &str = "i 1\nr 1\n";
 const MAPS: [&str; 7] = [
     "btree",
     "rbtree",
@@ -51,12 +55,37 @@ const WAYS: [(&str, &[&str]); 3] = [
 /// What AFL++ is called in the table.
 const AFL: &str = "AFL++";
 
+/// What can be asked for.
+const PARTS: [&str; 6] = ["speed", "growth", "known", "reach", "clean", "storage"];
+/// The others take hours.
+const DEFAULT: [&str; 4] = ["speed", "growth", "known", "reach"];
+
 pub fn bench(options: &Options) -> Result<()> {
-    let maps = options.select(MAPS.map(str::to_owned).to_vec(), |map| map)?;
+    let parts = options.select_parts(&PARTS, &DEFAULT)?;
+    let all = MAPS.map(str::to_owned).to_vec();
+    let is_wanted = |name: &str| {
+        let only = options.only.as_ref();
+        only.is_none_or(|only| name.contains(only.as_str()))
+    };
+    let maps: Vec<String> = all.into_iter().filter(|map| is_wanted(map)).collect();
+    for part in parts {
+        match part {
+            "speed" => speed(options)?,
+            "growth" => growth(options)?,
+            "known" => known::bench(options)?,
+            "reach" => reach(options, &maps)?,
+            "clean" => clean::bench(options, &maps)?,
+            "storage" => storage::bench(options)?,
+            other => bail!("{other} is in no list"),
+        }
+    }
+    Ok(())
+}
+
+/// What campaigns reach.
+fn reach(options: &Options, maps: &[String]) -> Result<()> {
+    ensure!(!maps.is_empty(), "no map has that in its name");
     let afl = afl::Program::build()?;
-    speed(options)?;
-    growth(options)?;
-    known(options)?;
     let (seconds, rounds) = match options.quick {
         true => (10, 1),
         false => (60, 3),
@@ -66,7 +95,7 @@ pub fn bench(options: &Options) -> Result<()> {
     );
     let ways = WAYS.iter().map(|(name, _)| *name).chain([AFL]);
     let mut ratios: Vec<(&str, Vec<f64>)> = ways.map(|name| (name, Vec::new())).collect();
-    for map in &maps {
+    for map in maps {
         let mut first = 0.0;
         for (name, ratios) in &mut ratios {
             let words = WAYS.iter().find(|(way, _)| way == name);
@@ -99,99 +128,14 @@ pub fn bench(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A bug of libpmemobj's examples that commands trigger.
-struct Bug {
-    map: &'static str,
-    /// Commands that do not show it.
-    seed: &'static str,
-    rule: &'static str,
-    file: &'static str,
-    line: u32,
-}
-
-/// Of `btree` and `rbtree` the seed inserts nothing, or one key.
-const KNOWN: [Bug; 7] = [
-    bug("btree", SEED, "duplicate-log", "btree_map.c", 249),
-    bug("btree", SEED, "duplicate-log", "btree_map.c", 309),
-    bug("btree", SEED, "duplicate-log", "btree_map.c", 359),
-    bug("rbtree", "c 1\n", "fresh-log", "rbtree_map.c", 200),
-    bug("rbtree", "c 1\n", "fresh-log", "rbtree_map.c", 255),
-    bug("rbtree", SEED, "duplicate-log", "rbtree_map.c", 226),
-    bug(
-        "hashmap_atomic",
-        "i 1\nc 1\n",
-        "recovery-crash",
-        "hashmap_atomic.c",
-        169,
-    ),
-];
-
-const fn bug(
-    map: &'static str,
-    seed: &'static str,
-    rule: &'static str,
-    file: &'static str,
-    line: u32,
-) -> Bug {
-    Bug {
-        map,
-        seed,
-        rule,
-        file,
-        line,
-    }
-}
-
-/// How long it takes to find each known bug. A campaign that takes longer than 90 seconds has not
-/// found it.
-fn known(options: &Options) -> Result<()> {
-    let limit = if options.quick { 20 } else { 90 };
-    println!("\n| known bug | found after | seed shows it |\n|---|---:|---|");
-    let mut found = 0;
-    for bug in &KNOWN {
-        let places = Places::new()?;
-        let folder = places.pools.join("");
-        fs::write(folder.join("seed"), bug.seed)?;
-        let mut command = campaign_of(bug.map, &folder);
-        command
-            .args(["--seeds", "seed", "--time", &format!("{limit}s"), "--"])
-            .args([layout::examples().join("mapcli").as_os_str()])
-            .args([bug.map, "pool"])
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(folder.join("log"))?);
-        let child = command.spawn().context("cannot run brownout")?;
-        let is_it = |finding: &Finding| {
-            let is_there = |event| is_at_line(event, bug.file, bug.line);
-            finding.rule.as_str() == bug.rule && finding.events.iter().any(is_there)
-        };
-        let name = format!("{}:{} {}", bug.file, bug.line, bug.rule);
-        match Campaign(child).hunt(&folder, is_it)? {
-            Some(by) => {
-                found += 1;
-                let by_seed = if by.by_seed { "yes" } else { "no" };
-                println!("| {name} | {:.1} s | {by_seed} |", by.after.as_secs_f64());
-            }
-            None => println!("| {name} | not in {limit} s | |"),
-        }
-    }
-    println!(
-        "\n{found} of {} found (goal: each within 90 s)",
-        KNOWN.len()
-    );
-    Ok(())
-}
-
 /// Whether executions become slower as the corpus grows.
 fn growth(options: &Options) -> Result<()> {
     let seconds = if options.quick { 20 } else { 120 };
     let places = Places::new()?;
     let folder = places.pools.join("");
     fs::write(folder.join("seed"), SEED)?;
-    statistics(
-        "btree",
-        &folder,
-        &["--seeds", "seed", "--time", &format!("{seconds}s")],
-    )?;
+    let words = ["--seeds", "seed", "--time", &format!("{seconds}s")];
+    report_of_map("btree", &folder, &words)?;
     let course = fs::read_to_string(folder.join("out/course"))?;
     let moments = course.lines().filter_map(|line| {
         let moment: Value = serde_json::from_str(line).ok()?;
@@ -224,7 +168,8 @@ struct Reached {
 }
 
 impl Reached {
-    fn of(statistics: &Value, seconds: u32) -> Reached {
+    fn of(report: &Report, seconds: u32) -> Reached {
+        let statistics = Value::from(report.statistics.clone());
         let figure = |name: &str| statistics["figures"][name].as_f64().unwrap_or(0.0);
         let paths = figure("paths") + figure("openings");
         let reached = statistics["reached"].as_array();
@@ -265,15 +210,27 @@ fn speed(options: &Options) -> Result<()> {
         .output()
         .context("cannot run mapcli")?;
     ensure!(made.status.success(), "mapcli cannot make a pool");
-    let runs = if options.quick { "200" } else { "2000" };
+    let runs = if options.quick { 200 } else { 2000 };
     // One processor: what two workers get, each has.
     let mut command = Command::new("taskset");
     command
         .args(["-c", "0"])
         .arg(layout::target().join("release/examples/speed"))
-        .args([runs.as_ref(), pool.as_os_str(), commands.as_os_str()])
-        .args([mapcli.as_os_str(), "btree".as_ref(), pool.as_os_str()]);
-    shell::run(&mut command)
+        .args([runs.to_string().as_ref(), pool.as_os_str()])
+        .args([commands.as_os_str(), mapcli.as_os_str()])
+        .args(["btree".as_ref(), pool.as_os_str()]);
+    shell::run(&mut command)?;
+    let afl = afl::Program::build()?;
+    let each = afl.run_seconds("btree", &pool, COMMANDS, runs)?;
+    println!(
+        "{AFL}'s fork server, with a fresh pool each time: {:.0} a second ({:.2} ms each).",
+        1.0 / each,
+        each * 1e3
+    );
+    println!(
+        "The goal is 300 a second, 4 times as many as launched natively, and no fewer than {AFL}."
+    );
+    Ok(())
 }
 
 /// A campaign of the tool.
@@ -287,7 +244,7 @@ fn campaign(map: &str, words: &[&str], seconds: u32, round: u32) -> Result<Reach
         words,
     ]
     .concat();
-    Ok(Reached::of(&statistics(map, &folder, &words)?, seconds))
+    Ok(Reached::of(&report_of_map(map, &folder, &words)?, seconds))
 }
 
 /// A campaign of AFL++, and its queue counted by the tool.
@@ -315,50 +272,10 @@ fn by_afl(afl: &afl::Program, map: &str, seconds: u32) -> Result<Reached> {
         "--images",
         "none",
     ];
-    let reached = Reached::of(&statistics(map, &folder, &words)?, seconds);
+    let reached = Reached::of(&report_of_map(map, &folder, &words)?, seconds);
     Ok(Reached {
         speed: 2.0 * campaign.speed,
         times: String::new(),
         ..reached
     })
-}
-
-/// The statistics of a campaign.
-fn statistics(map: &str, folder: &Path, words: &[&str]) -> Result<Value> {
-    let mapcli = layout::examples().join("mapcli");
-    let mut command = campaign_of(map, folder);
-    command
-        .args([
-            "--fail-on",
-            "never",
-            "--format",
-            "json",
-            "-o",
-            "report.json",
-        ])
-        .args(words)
-        .arg("--")
-        .arg(&mapcli)
-        .args([map, "pool"]);
-    let ran = command.output().context("cannot run brownout")?;
-    ensure!(
-        ran.status.success(),
-        "{}",
-        String::from_utf8_lossy(&ran.stderr)
-    );
-    let report: Value = serde_json::from_slice(&fs::read(folder.join("report.json"))?)?;
-    Ok(report["statistics"].clone())
-}
-
-/// The beginning of a campaign on a map in a folder, whose pool is there already.
-fn campaign_of(map: &str, folder: &Path) -> Command {
-    let mapcli = layout::examples().join("mapcli");
-    let text = mapcli.to_string_lossy();
-    let create = format!("{} {map} pool < /dev/null", shell::quoted(&text));
-    let mut command = Command::new(layout::brownout());
-    command
-        .current_dir(folder)
-        .args(["fuzz", "--out", "out"])
-        .args(["--setup", &create, "--pm", "pool"]);
-    command
 }

@@ -30,10 +30,10 @@ use super::places::Places;
 use crate::{build, shell};
 
 /// What a search may take; with `--quick`.
-const HUNT: [&str; 2] = ["60s", "20s"];
-const MAPS: [&str; 2] = ["20s", "5s"];
-const WHOLE: [&str; 2] = ["60s", "20s"];
-const CLEAN: [&str; 2] = ["60s", "10s"];
+const HUNT: [u64; 2] = [60, 20];
+const MAPS: [u64; 2] = [20, 5];
+const WHOLE: [u64; 2] = [60, 20];
+const CLEAN: [u64; 2] = [60, 10];
 
 const STRATEGIES: [&str; 4] = ["pm", "coverage", "depth-first", "random"];
 /// The same for all strategies, since chance decides much.
@@ -88,14 +88,9 @@ pub fn bench(options: &Options) -> Result<()> {
             "no strategy is called {strategy}: there are {names}"
         );
     }
-    let parts = match &options.part {
-        None => PARTS[..USUAL].to_vec(),
-        Some(name) => {
-            let names = PARTS.map(|(name, _)| name).join(", ");
-            let part = PARTS.iter().find(|(known, _)| known == name);
-            vec![*part.with_context(|| format!("no part is called {name}: there are {names}"))?]
-        }
-    };
+    let all = PARTS.map(|(name, _)| name);
+    let wanted = options.select_parts(&all, &all[..USUAL])?;
+    let parts = PARTS.iter().filter(|(name, _)| wanted.contains(name));
     build::symex_programs()?;
     let mut rows = Vec::new();
     let mut none = true;
@@ -115,13 +110,10 @@ fn is_wanted(options: &Options, name: &str) -> bool {
 }
 
 /// For how long each search goes on.
-fn time<'o>(options: &'o Options, usual: [&'static str; 2]) -> &'o str {
+fn time(options: &Options, usual: [u64; 2]) -> String {
     let [whole, quick] = usual;
-    match (&options.time, options.quick) {
-        (Some(time), _) => time,
-        (None, false) => whole,
-        (None, true) => quick,
-    }
+    let seconds = options.time_or(if options.quick { quick } else { whole });
+    format!("{seconds}s")
 }
 
 /// What came of one search.
@@ -182,7 +174,7 @@ fn found(options: &Options) -> Result<Vec<Value>> {
     if programs.is_empty() {
         return Ok(rows);
     }
-    let time = time(options, HUNT);
+    let time = &time(options, HUNT);
     let seeds = match options.quick {
         true => &SEEDS_QUICK[..],
         false => &SEEDS[..],
@@ -281,7 +273,7 @@ fn maps(options: &Options) -> Result<Vec<Value>> {
     if maps.is_empty() {
         return Ok(rows);
     }
-    let time = time(options, MAPS);
+    let time = &time(options, MAPS);
     println!(
         "Maps of libpmemobj, {MAP_BYTES} blanks, {time} each (goal: {PATHS_GOAL:.0} paths/s, less than 2 % diverged, all of insert, remove, lookup, print):\n\n\
          | program | paths | paths/s | diverged % | PM paths | kept inputs | commands in them | runs | launches | followed | running % | following % | opening % | solving % | findings |\n\
@@ -396,7 +388,7 @@ const PROGRAMS: [Whole; 5] = [
 /// Debian's programs: whether new paths are made, and what was taken to be what it was.
 fn whole(options: &Options) -> Result<Vec<Value>> {
     let mut rows = Vec::new();
-    let time = time(options, WHOLE);
+    let time = &time(options, WHOLE);
     println!(
         "Whole programs, {time} each (goal: less than 5 % diverged):\n\n\
          | program | paths | paths/s | turned | diverged % | edges | decisions | running % | following % | opening % | solving % |\n\
@@ -448,7 +440,7 @@ fn whole(options: &Options) -> Result<Vec<Value>> {
 fn clean(options: &Options) -> Result<Vec<Value>> {
     const CLEAN_PROGRAMS: [&str; 5] = ["numbers", "order", "records", "tokens", "words"];
     let mut rows = Vec::new();
-    let time = time(options, CLEAN);
+    let time = &time(options, CLEAN);
     println!(
         "Fixed builds, {BYTES} blanks, {time} each (nothing may be found):\n\n\
          | program | paths | paths/s | diverged % | PM paths | edges | findings |\n\
@@ -659,7 +651,7 @@ mod tests {
     fn parts_and_times_are_as_asked_for() {
         let options = Options::parse(&["--part", "whole", "--time", "10m", "--strategy", "pm"]);
         let options = options.expect("all are known");
-        assert_eq!(time(&options, HUNT), "10m");
+        assert_eq!(time(&options, HUNT), "600s");
         assert_eq!(time(&Options::default(), HUNT), "60s");
         for words in [["--part", "no-such"], ["--strategy", "no-such"]] {
             let options = Options::parse(&words).expect("any name will do for others");
