@@ -367,6 +367,10 @@ fn normal_images(kept: &Kept) -> Vec<Node> {
     kept.store.iter().filter(is_run).collect()
 }
 
+/// So many normal images are made again, at least. `cargo xtask bench fuzz --part storage`
+/// takes 100.
+const EXPORTED_MIN: usize = 8;
+
 /// Commands make the same image natively, byte for byte, if the program does not store addresses.
 fn exports() -> Result<()> {
     let program = fuzz::find("clean_tree")?;
@@ -375,6 +379,11 @@ fn exports() -> Result<()> {
     let kept = Kept::look(&map.folder().join("out"))?;
     let nodes = normal_images(&kept);
     ensure!(nodes.iter().any(|node| node.depth > 1), "the tree is flat");
+    ensure!(
+        nodes.len() >= EXPORTED_MIN,
+        "only {} normal images",
+        nodes.len()
+    );
     for node in nodes {
         let (said, is_same) = rebuilt(map.folder(), &kept, &node, false)?;
         ensure!(is_same, "img:{} differs", node.number);
