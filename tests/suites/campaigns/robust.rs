@@ -36,8 +36,8 @@ pub fn trials() -> Vec<Trial> {
             })
         })
         .collect();
-    // Who may mount by a user namespace alone cannot have the private views below it that a campaign
-    // needs: an ordinary user's test is the first.
+    // Who may mount by a user namespace alone cannot have the private views below it that a
+    // campaign needs: an ordinary user's test is the first.
     let places: &[&str] = match is_root() {
         true => &["plot_data", "journal", "images"],
         false => &["plot_data"],
