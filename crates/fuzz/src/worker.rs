@@ -71,8 +71,8 @@ const DRIFT_IMAGES: usize = 4;
 /// that is limited in executions is to be the same on a busy machine.
 const MINIMISE_TIME: Duration = Duration::from_secs(20);
 /// A run that does more to persistent memory ([`Traces::weight`](crate::traces::Traces::weight)) is
-/// not looked at closely.
-const WEIGHT_MAX: u64 = 20_000;
+/// not looked at closely. To make a pool, libpmemobj does half of it.
+const WEIGHT_MAX: u64 = 60_000;
 /// So many runs in a row that cannot be made end a worker, and fewer if none could be made before.
 const FAILURES_MAX: u32 = 200;
 const FIRST_FAILURES_MAX: u32 = 16;
