@@ -754,17 +754,18 @@ mod tests {
 
     #[test]
     fn bad_values_are_traced_to_the_file() {
-        let folder = folder("[check]\n\nenable = ['all', 'mising-flush']\ndomain = 'arm'");
-        let origin = |typed: &str| {
+        let origin = |text: &str, typed: &str| {
+            let folder = folder(text);
             let line = complete(folder.path(), typed).unwrap();
             line.origin(&Cli::try_parse_from(line.with_program_name()).unwrap_err())
         };
-        assert_eq!(origin("check --trace f").unwrap(), "brownout.toml:3");
-        assert_eq!(
-            origin("check --bogus --trace f"),
-            Some("brownout.toml:3".into())
-        );
-        assert_eq!(origin("trace dump"), None);
+        let rule = "[check]\n\nenable = ['all', 'mising-flush']";
+        assert_eq!(origin(rule, "check --trace f").unwrap(), "brownout.toml:3");
+        let domain = "[check]\n\n\ndomain = 'arm'";
+        for typed in ["check --trace f", "check --bogus --trace f"] {
+            assert_eq!(origin(domain, typed).unwrap(), "brownout.toml:4");
+        }
+        assert_eq!(origin(domain, "trace dump"), None);
     }
 
     #[test]
