@@ -40,14 +40,12 @@ static void append(struct pool *pool, uint64_t value)
     pm_persist_it(pool->head);
 #endif
     pthread_mutex_unlock(&lock);
-#ifdef BUG
-    pm_window();
-#endif
     struct entry *entry = &pool->entries[at];
     entry->value = value; /* @effect */
     entry->number = at + 1; /* @effect */
     pm_persist(entry, sizeof *entry);
 #ifdef BUG
+    pm_window();
     pm_persist_it(pool->head);
 #endif
 }
