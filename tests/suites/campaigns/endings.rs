@@ -66,14 +66,18 @@ int main(int argc, char **argv) {
             set(&pm->head, 1);
             set(&pm->head, 0);
             break;
+#ifdef HAS_B
         case 'b':
             set(&pm->tail, 1);
             set(&pm->tail, 0);
             break;
+#endif
+#ifdef HAS_G
         case 'g':
             syscall(SYS_arch_prctl, 0x1001, 4096);
             break;
-#ifdef HANGS
+#endif
+#ifdef HAS_H
         case 'h':
             set(&pm->head, 0);
             for (;;)
@@ -89,13 +93,17 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A campaign on it whose operations are these letters.
+/// A campaign on it whose operations are these letters. It has no others: what a program compares
+/// its input with is tried, too.
 fn scene(seed: &str, letters: &str) -> Result<Scene> {
-    let flags: &[&str] = match letters.contains('h') {
-        true => &["-g", "-O1", "-DHANGS"],
-        false => &["-g", "-O1"],
-    };
-    let scene = Scene::with_source(PROGRAM, flags, seed)?;
+    let has = letters.to_uppercase();
+    let has: Vec<String> = has
+        .chars()
+        .map(|letter| format!("-DHAS_{letter}"))
+        .collect();
+    let has = has.iter().map(String::as_str);
+    let flags: Vec<&str> = ["-g", "-O1"].into_iter().chain(has).collect();
+    let scene = Scene::with_source(PROGRAM, &flags, seed)?;
     let templates: String = letters
         .chars()
         .map(|letter| format!("{letter}\n"))
