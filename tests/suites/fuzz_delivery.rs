@@ -26,7 +26,7 @@ fn main() {
     let trials: Vec<Trial> = vec![
         trial("file::planted", || planted(&["@@"], "3000", "1000")),
         trial("argument::planted", || {
-            planted(&["-c", "@ARG@"], "600", "150")
+            planted(&["-c", "@ARG@"], "2000", "150")
         }),
         trial(
             "file::kept_programs_show_what_launched_ones_show",
