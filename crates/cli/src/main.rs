@@ -15,6 +15,7 @@ mod check;
 mod cli;
 mod compat;
 mod config;
+mod destination;
 mod exit;
 mod explain;
 mod explore;

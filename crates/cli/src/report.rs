@@ -8,7 +8,7 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,6 +20,7 @@ use brownout_report::html::campaign::Campaign;
 use brownout_report::{Options, excerpts, html, redact, saved};
 
 use crate::campaign::{self, Looked};
+use crate::destination;
 use crate::exit::{self, Failure};
 use crate::reporting::{no_terminal, spare_inputs};
 use crate::resolve::{Pages, plain};
@@ -226,7 +227,7 @@ fn write(
     let cannot = |error: &io::Error| {
         Failure::usage(format!("cannot write {}: {}", quote(path), plain(error)))
     };
-    let file = File::create(path).map_err(|error| cannot(&error))?;
+    let file = destination::create(path).map_err(|error| cannot(&error))?;
     let mut out = BufWriter::new(file);
     render(&mut out)
         .and_then(|()| out.flush())

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -18,6 +18,7 @@ use brownout_report::suppress::{self, Suppressions};
 use brownout_report::{excerpts, lcov, saved};
 use serde::Serialize;
 
+use crate::destination;
 use crate::exit::{self, Failure};
 use crate::resolve::{ColorChoice, Compat, ReportFormat, Reporting, plain};
 use crate::terminal::{message, quote};
@@ -58,7 +59,7 @@ impl Known {
             &reporting.coverage,
         ];
         for path in paths.into_iter().flatten() {
-            try_output(path)?;
+            destination::try_it(path)?;
         }
         Ok(Known {
             suppressions,
@@ -111,27 +112,8 @@ pub fn spare_inputs(files: &[PathBuf], output: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Whether the file can be written, before the run that fills it. What is in it stays for now.
-pub fn try_output(path: &Path) -> Result<(), Failure> {
-    let existed = path.exists();
-    let opened = OpenOptions::new().append(true).create(true).open(path);
-    match opened {
-        Ok(_) if existed => Ok(()),
-        Ok(_) => {
-            // It was only a try: a run that fails leaves nothing behind.
-            let _ = fs::remove_file(path);
-            Ok(())
-        }
-        Err(error) => Err(Failure::usage(format!(
-            "cannot write to {}: {}",
-            quote(path),
-            plain(&error)
-        ))),
-    }
-}
-
 fn write_file(path: &Path, content: &[u8]) -> Result<(), Failure> {
-    fs::write(path, content).map_err(|error| cannot_write(path, &error))
+    destination::write(path, content).map_err(|error| cannot_write(path, &error))
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
@@ -228,7 +210,7 @@ fn write(reporting: &Reporting, rules: RuleSet, report: &Report) -> Result<(), F
     };
     match &reporting.output {
         Some(path) => {
-            let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+            let file = destination::create(path).map_err(|error| cannot_write(path, &error))?;
             render(&mut BufWriter::new(file)).map_err(|error| cannot_write(path, &error))?;
             if reporting.quiet && is_fine {
                 return Ok(());

@@ -146,9 +146,28 @@ fn has_valgrinds_form(path: &Path) -> bool {
 /// Longer files are no suppressions.
 const SUPPRESSIONS_MAX: u64 = 64 << 20;
 
+/// Our options, in the order in which they were given.
+#[derive(Default)]
+struct Given(Vec<(String, OsString)>);
+
+impl Given {
+    /// The last value counts, unless an option may be given several times.
+    fn push(&mut self, name: &str, value: &OsStr) {
+        if !REPEATED.contains(&name) {
+            self.forget(name);
+        }
+        self.0.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// As if the option had not been given.
+    fn forget(&mut self, name: &str) {
+        self.0.retain(|(known, _)| known != name);
+    }
+}
+
 /// Turns Valgrind's words into ours.
 pub fn translate(words: &[OsString]) -> Result<Translated, Failure> {
-    let mut given: Vec<(String, OsString)> = Vec::new();
+    let mut given = Given::default();
     let mut notes = Vec::new();
     let mut counts = false;
     let options = words
@@ -159,12 +178,6 @@ pub fn translate(words: &[OsString]) -> Result<Translated, Failure> {
     let program = match program.split_first() {
         Some((first, rest)) if first == "--" => rest,
         _ => program,
-    };
-    let mut push = |name: &str, value: &OsStr| {
-        if !REPEATED.contains(&name) {
-            given.retain(|(known, _)| known != name);
-        }
-        given.push((name.to_owned(), value.to_owned()));
     };
     let switch = OsStr::new("");
     for option in options {
@@ -177,26 +190,27 @@ pub fn translate(words: &[OsString]) -> Result<Translated, Failure> {
                 "memcheck" | "pmemcheck" | "none" => {}
                 _ => notes.push(no_effect("what is looked for is persistent memory")),
             },
-            "q" | "quiet" => push("quiet", switch),
-            "v" | "verbose" => push("all", switch),
+            "q" | "quiet" => given.push("quiet", switch),
+            "v" | "verbose" => given.push("all", switch),
             "error-exitcode" => match &*value_text {
                 "0" => counts = false,
                 _ => {
                     counts = true;
-                    push("error-exitcode", &value);
+                    given.push("error-exitcode", &value);
                 }
             },
-            "log-file" => push("output", &expanded(&value, &|name| std::env::var_os(name))?),
+            "log-file" => given.push("output", &expanded(&value, &|name| std::env::var_os(name))?),
             "log-fd" => {
                 let number: u32 = value_text.parse().map_err(|_| {
                     Failure::usage(format!("{text}: a file descriptor is a number"))
                 })?;
                 match number {
-                    2 => {}
-                    _ => push("output", OsStr::new(&format!("/proc/self/fd/{number}"))),
+                    // The last one counts: a file that was named before has none of it.
+                    2 => given.forget("output"),
+                    _ => given.push("output", OsStr::new(&format!("/proc/self/fd/{number}"))),
                 }
             }
-            "num-callers" => push("num-callers", &value),
+            "num-callers" => given.push("num-callers", &value),
             "trace-children" => {
                 if value_text == "no" {
                     notes.push(no_effect("all processes are followed"));
@@ -204,12 +218,12 @@ pub fn translate(words: &[OsString]) -> Result<Translated, Failure> {
             }
             "gen-suppressions" => match &*value_text {
                 "no" => {}
-                _ => push("print-suppressions", switch),
+                _ => given.push("print-suppressions", switch),
             },
             "suppressions" if has_valgrinds_form(Path::new(&value)) => notes.push(no_effect(
                 "the file is of Valgrind's own form, and hides what Brownout does not look for",
             )),
-            "suppressions" => push("suppressions", &value),
+            "suppressions" => given.push("suppressions", &value),
             "xml" if value_text == "yes" => {
                 return Err(Failure::usage(
                     "--xml=yes: Valgrind's XML is not written; 'brownout check --format junit' or sarif is for machines",
@@ -229,8 +243,8 @@ pub fn translate(words: &[OsString]) -> Result<Translated, Failure> {
                     notes: Vec::new(),
                 });
             }
-            name if OWN.contains(&name) => push(name, &value),
-            name if PMEMCHECK.contains(&name) => push(name, &value),
+            name if OWN.contains(&name) => given.push(name, &value),
+            name if PMEMCHECK.contains(&name) => given.push(name, &value),
             name if SILENT.contains(&name) => {}
             _ => notes.push(no_effect("Brownout has nothing like it")),
         }
@@ -241,16 +255,16 @@ pub fn translate(words: &[OsString]) -> Result<Translated, Failure> {
         ));
     }
     if !counts {
-        given.retain(|(name, _)| name != "error-exitcode");
+        given.forget("error-exitcode");
     }
     let mut words: Vec<OsString> = vec!["check".into(), "--compat=valgrind".into()];
-    if !given.iter().any(|(name, _)| name == "fail-on") {
+    if !given.0.iter().any(|(name, _)| name == "fail-on") {
         words.push(match counts {
             true => "--fail-on=correctness".into(),
             false => "--fail-on=never".into(),
         });
     }
-    words.extend(given.into_iter().map(|(name, value)| {
+    words.extend(given.0.into_iter().map(|(name, value)| {
         let mut word = OsString::from(format!("--{name}"));
         // A switch has no value.
         if !value.is_empty() {
