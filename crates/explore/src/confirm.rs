@@ -4,14 +4,14 @@
 //! fails (natively, too) and in which a store of the same line of code is among those whose loss is
 //! needed for that; *harmless* if all crash states were explored and there is none, because
 //! recovery never reads what was stored, or does the same without it; else *unsettled*. So nothing
-//! is called harmless if anything was left out that exploration looks at unasked
-//! ([`Coverage`](brownout_findings::Coverage)), or if a failing crash state that has lost the store
-//! was not looked into. What it does not look at unasked is named where something is called
+//! is called harmless if anything was left out ([`Coverage`](brownout_findings::Coverage)),
+//! accepted or not, or if a failing crash state that has lost the store was not looked into. One
+//! thing may be left out: further crashes, in recovery. That is named where something is called
 //! harmless.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brownout_findings::{BuiltIn, Event, Finding, Frame, Role, Severity, blame};
+use brownout_findings::{BuiltIn, Coverage, Event, Finding, Frame, Limit, Role, Severity, blame};
 use brownout_host::LaunchError;
 use brownout_model::{Choices, Survivors};
 
@@ -63,7 +63,7 @@ pub fn settle(findings: &mut Vec<Finding>, exploration: &Exploration) {
                 "unsettled: recovery fails without this store, but that was not seen natively on the same image"
                     .into(),
             ),
-            None if !exploration.coverage.open().is_empty() => {
+            None if lacks_states(&exploration.coverage) => {
                 let limits = left_out(exploration);
                 let note = format!("unsettled: not all crash states were explored ({limits})");
                 finding.notes.push(note);
@@ -79,6 +79,13 @@ pub fn settle(findings: &mut Vec<Finding>, exploration: &Exploration) {
         }
         true
     });
+}
+
+/// Whether a crash of the recorded run may have left something that was not tried. That somebody
+/// can live with that, or that nobody asks for it, does not make it known.
+fn lacks_states(coverage: &Coverage) -> bool {
+    let mut limits = coverage.limitations.iter();
+    limits.any(|limit| limit.kind != Limit::Depth)
 }
 
 /// What was not explored, in words.
@@ -295,6 +302,17 @@ mod tests {
 
     fn write(offset: u64, value: u8) -> Write<'static> {
         Write::new(Key(AT.0 + offset), vec![value; 8])
+    }
+
+    /// What nobody has to be told about may still hide the crash that shows what a store is for.
+    #[test]
+    fn only_what_was_explored_is_known() {
+        let mut coverage = Coverage::default();
+        assert!(!lacks_states(&coverage));
+        coverage.spare(Limit::Depth, "2 recoveries were not cut short");
+        assert!(!lacks_states(&coverage), "that is told apart");
+        coverage.spare(Limit::Checksummed, "8 torn contents were not tried");
+        assert!(coverage.open().is_empty() && lacks_states(&coverage));
     }
 
     /// Losing an ordinary store loses those after it in the same line; an unordered one goes alone.

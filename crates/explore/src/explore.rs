@@ -1411,6 +1411,78 @@ mod tests {
         }
     }
 
+    /// An executor that breaks: after so many recoveries it has nothing but a bug of this tool.
+    struct Breaks<E> {
+        inner: E,
+        after: u64,
+    }
+
+    impl<E: Executor> Executor for Breaks<E> {
+        fn size(&self) -> usize {
+            self.inner.size()
+        }
+
+        fn start(&mut self, request: Request) -> u64 {
+            self.inner.start(request)
+        }
+
+        fn wait(&mut self, time: Duration) -> Option<(u64, Answer)> {
+            let (id, answer) = self.inner.wait(time)?;
+            let broken = || Err(LaunchError::Bug("a malformed record in the ring".into()));
+            Some(match answer {
+                Answer::Executed(_) if id >= self.after => (id, Answer::Executed(broken())),
+                answer => (id, answer),
+            })
+        }
+
+        fn in_flight(&self) -> usize {
+            self.inner.in_flight()
+        }
+
+        fn is_broken(&self) -> bool {
+            self.inner.is_broken()
+        }
+    }
+
+    /// A bug of this tool in one recovery ends the search. What was found until then is told, as is
+    /// that not everything was looked at, and whose fault that is.
+    #[test]
+    fn a_bug_of_this_tool_does_not_lose_what_was_found() {
+        let program = |memory: &mut Memory<'_>| match memory.word(0) {
+            0 => exits(0, ""),
+            _ => exits(1, memory.word(64).to_string()),
+        };
+        let mut progress = ();
+        let runs = fake::setting();
+        let acts = [
+            Act::Store(0, 1),
+            Act::Point,
+            Act::Store(64, 1),
+            Act::Point,
+            Act::Store(64, 2),
+        ];
+        let executor = Breaks {
+            inner: Fake::new(program),
+            after: 3,
+        };
+        let settings = Settings::new(runs);
+        let recording = fake::recording(&acts);
+        let mut search = Search::new(recording, settings, Box::new(executor), &mut progress);
+        search.explore(0).expect("what was found is worth telling");
+        let told = search.ledger.bug.clone();
+        assert!(told.is_some_and(|text| text.contains("malformed record")));
+        assert!(
+            !search.ledger.failures.is_empty(),
+            "one of the first recoveries fails"
+        );
+        let Afterwork { halted, .. } = allow_afterwork(&mut search);
+        assert_eq!(halted, Some(Halt::Bug));
+        limit_by_search(&mut search, halted);
+        let coverage = &search.ledger.coverage;
+        assert_eq!(coverage.open(), [Limit::Faulty]);
+        assert_eq!(coverage.verdict(false), Verdict::Incomplete);
+    }
+
     /// What was not confirmed, for whatever reason, is no error.
     #[test]
     fn a_doubt_makes_a_finding_a_warning() {
