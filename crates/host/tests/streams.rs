@@ -132,11 +132,13 @@ fn children_of_runs_on_several_threads() {
     });
 }
 
+/// `BROWNOUT_EXITS=63` makes more than 500 runs of it.
 #[test]
 fn ends_in_the_middle_of_what_threads_do() {
     let folder = Folder::new();
     let program = folder.shared_program("pm_exits");
-    for _ in 0..5 {
+    let rounds = std::env::var("BROWNOUT_EXITS").map_or(5, |n| n.parse().expect("a number"));
+    for _ in 0..rounds {
         for config in variants(|| launch(&folder, &program, &[])) {
             assert_eq!(verified(&config, Whole::All).status, ExitStatus::Code(0));
         }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use brownout_findings::Finding;
+use brownout_random::Random;
 use brownout_tests::check::compile;
 use brownout_tests::explore::{self, Explored, reproduction};
 use brownout_tests::{Invocation, Scratch, layout, tool};
@@ -479,14 +480,21 @@ pub fn expect_gone(folders: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Killed at any moment, the tool leaves no process, no folder and no change.
+/// Killed at any moment, the tool leaves no process, no folder and no change. `BROWNOUT_KILLS=50`
+/// kills it so often, at random moments; some of these explorations have ended by then.
 fn killed() -> Result<()> {
     let home = Home::new()?;
     let before = home.listing()?;
     let images = home.scratch.path().join("images").display().to_string();
     let recover = format!("{0}; {0}; true", home.recover("check pool"));
     let mut any = false;
-    for delay in [5, 30, 80, 200, 500, 900] {
+    let mut delays = vec![5, 30, 80, 200, 500, 900];
+    if let Ok(kills) = std::env::var("BROWNOUT_KILLS") {
+        let kills = kills.parse().context("BROWNOUT_KILLS is no number")?;
+        let mut random = Random::new(kills);
+        delays = (0..kills).map(|_| random.below(1200)).collect();
+    }
+    for delay in delays {
         let native = home.native("auto", &["wrong", "pool", "litter"]);
         let options = ["--pm", "*pool", "--folder", &images, "--recover", &recover];
         let mut command = explore::command(&native, &options).command()?;
