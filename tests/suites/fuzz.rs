@@ -50,7 +50,7 @@ fn main() {
         }),
         // The crash comes before the commands that show it.
         trial("planted::lazy_recovery", || {
-            planted("lazy_recovery", "crash", "3000")
+            planted("lazy_recovery", "crash", "6000")
         }),
         trial("planted::leak_fills_pool", || {
             planted("leak_fills_pool", "crash", "6000")
@@ -497,7 +497,7 @@ fn creation() -> Result<()> {
     let mut words: Vec<OsString> = vec![layout::brownout().into(), "fuzz".into()];
     let fixed = ["--out", "out", "--seeds", "seed", "--pm", "pool"];
     let report = ["--jobs", "1", "--format", "json", "-o", "report.json"];
-    let bounds = ["--executions", "60", "--explore-share", "0", "--"];
+    let bounds = ["--executions", "60", "--"];
     words.extend(
         fixed
             .iter()

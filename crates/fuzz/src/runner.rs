@@ -76,6 +76,8 @@ pub struct Runner {
     pub hints: BTreeSet<PathBuf>,
     /// How much the last run did to persistent memory (`Traces::weight`).
     pub weight: u64,
+    /// The last run has failed before it came to its input: another input would not help.
+    pub is_refused: bool,
     /// Whether images are what crashes of seeds' runs have left, as far as that was asked for.
     of_seeds: FxHashMap<ImageId, bool>,
 }
@@ -95,6 +97,7 @@ impl Runner {
             touched: 0,
             hints: BTreeSet::new(),
             weight: 0,
+            is_refused: false,
             of_seeds: FxHashMap::default(),
         }
     }
@@ -287,6 +290,8 @@ impl Runner {
             (_, ExitStatus::Signal(signal)) => Ending::Signal(signal),
             (_, ExitStatus::Code(code)) => Ending::Code(code),
         };
+        self.is_refused =
+            !ran.watch.has_input && !matches!(ending, Ending::Code(0) | Ending::Stopped);
         let printed = self.printed(&ran, ending, after_crash)?;
         let ended = Ended {
             ran: &ran,

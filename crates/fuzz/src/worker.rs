@@ -80,6 +80,8 @@ const FIRST_FAILURES_MAX: u32 = 16;
 const GIFTS: usize = 16;
 /// Inputs that are tried on a new image. To open it takes as long as some dozens of runs on it.
 const TRIALS: usize = 12;
+/// What opening refuses takes one input; then so many images are tried in a row.
+const IMAGES_EACH: usize = 4;
 /// So many of them, on what a crash has left, are new ones that do something with the keys of the
 /// run that was cut short.
 const PROBES: usize = 8;
@@ -206,6 +208,9 @@ pub struct Bench<'s> {
     /// Runs since the last one that could be made, and whether there was one.
     failures: u32,
     has_run: bool,
+    /// The last case that LibAFL had run has failed before it came to its input. Other runs may
+    /// have been made since, to make small what it has shown.
+    is_refused: bool,
     /// Why the worker has ended, if that is a failure.
     failure: Option<Error>,
 }
@@ -238,6 +243,8 @@ impl<EM, Z> libafl::executors::Executor<EM, Case, State, Z> for Bench<'_> {
         running.executed(1);
         let ended = self.runner.run(case);
         drop(running);
+        // What comes next are other runs.
+        self.is_refused = ended.is_ok() && self.runner.is_refused;
         let Some(kind) = self.survive(ended)? else {
             // It shows nothing.
             self.runner.show_again(Sight::default());
@@ -245,7 +252,7 @@ impl<EM, Z> libafl::executors::Executor<EM, Case, State, Z> for Bench<'_> {
         };
         (self.failures, self.has_run) = (0, true);
         if self.runner.judge.has_new() {
-            // What comes next are other runs; it is this one whose novelty will be judged.
+            // It is this run whose novelty will be judged.
             let sight = self.runner.sight().clone();
             self.tell_found();
             self.runner.show_again(sight);
@@ -602,49 +609,75 @@ impl Stage<Bench<'_>, NopEventManager, State, Loop> for ImageStage {
             let made = flipped(bench.runner.workshop(), bench.root, seed);
             bench.survive(made)?;
         }
-        bench.catch_up();
-        let Some(image) = bench.pool.choose(state.rand_mut()) else {
-            return Ok(());
-        };
-        let mut inputs = vec![case.input.clone()];
-        let made = bench.made_by(image);
-        let made = bench.survive(made)?.flatten();
-        if let Some((before, is_crash)) = made {
-            let probes = if is_crash { PROBES } else { PROBES / 2 };
-            let random = state.rand_mut();
-            let mut random = |n: usize| below(random, n);
-            let probe = |_| bench.operations.probe(&before, &mut random);
-            inputs.extend((0..probes).filter_map(probe));
-        }
-        for _ in inputs.len()..TRIALS {
-            let count = state.corpus().count();
-            let other = below(state.rand_mut(), count);
-            let other = state.corpus().nth(other);
-            let other = state.corpus().get(other)?.borrow().input().clone();
-            inputs.extend(other.map(|case| case.input));
-        }
-        let mut fruits = 0;
-        for input in inputs {
-            let trial = Case { image, input };
-            let (_, new) = fuzzer.evaluate_input(state, bench, manager, &trial)?;
-            if let Some(id) = new {
-                fruits += 1;
-                bench.tell_case(&trial, Some(&case), "image", priority_of(state, id));
-            }
-        }
-        bench.pool.tried(image, fruits);
-        // Some things take several crashes in a row, of which none shows anything new by itself.
-        if bench.options.images == Images::Model && below(state.rand_mut(), DRIFT) == 0 {
-            let last = Case {
-                image,
-                input: case.input,
+        let mut made = 0;
+        for _ in 0..IMAGES_EACH {
+            bench.catch_up();
+            let Some(image) = bench.pool.choose(state.rand_mut()) else {
+                return Ok(());
             };
-            let seed = state.rand_mut().next();
-            let drifted = bench.drift(&last, seed);
-            bench.survive(drifted)?;
+            made += try_image(fuzzer, bench, state, manager, &case, image)?;
+            if made >= TRIALS {
+                break;
+            }
         }
         Ok(())
     }
+}
+
+/// Tries inputs on an image: the case's, those that were made for it, and others. Returns how many
+/// there were.
+fn try_image(
+    fuzzer: &mut Loop,
+    bench: &mut Bench<'_>,
+    state: &mut State,
+    manager: &mut NopEventManager,
+    case: &Case,
+    image: ImageId,
+) -> Result<usize, libafl::Error> {
+    let mut inputs = vec![case.input.clone()];
+    let made = bench.made_by(image);
+    let made = bench.survive(made)?.flatten();
+    if let Some((before, is_crash)) = made {
+        let probes = if is_crash { PROBES } else { PROBES / 2 };
+        let random = state.rand_mut();
+        let mut random = |n: usize| below(random, n);
+        let probe = |_| bench.operations.probe(&before, &mut random);
+        inputs.extend((0..probes).filter_map(probe));
+    }
+    for _ in inputs.len()..TRIALS {
+        let count = state.corpus().count();
+        let other = below(state.rand_mut(), count);
+        let other = state.corpus().nth(other);
+        let other = state.corpus().get(other)?.borrow().input().clone();
+        inputs.extend(other.map(|case| case.input));
+    }
+    let (mut tried, mut fruits) = (0, 0);
+    for input in inputs {
+        let trial = Case { image, input };
+        let (_, new) = fuzzer.evaluate_input(state, bench, manager, &trial)?;
+        tried += 1;
+        if let Some(id) = new {
+            fruits += 1;
+            bench.tell_case(&trial, Some(case), "image", priority_of(state, id));
+        }
+        // What opening refuses shows nothing else with another input.
+        if bench.is_refused {
+            break;
+        }
+    }
+    bench.pool.tried(image, fruits);
+    // Some things take several crashes in a row, of which none shows anything new by itself.
+    let drifts = bench.options.images == Images::Model && !bench.is_refused;
+    if drifts && below(state.rand_mut(), DRIFT) == 0 {
+        let last = Case {
+            image,
+            input: case.input.clone(),
+        };
+        let seed = state.rand_mut().next();
+        let drifted = bench.drift(&last, seed);
+        bench.survive(drifted)?;
+    }
+    Ok(tried)
 }
 
 /// What this case compares was looked at.
@@ -814,6 +847,7 @@ pub fn work(
         runner,
         failures: 0,
         has_run: false,
+        is_refused: false,
         failure: None,
     };
     let mut feedback = Novelty::new(options.edges_only);
