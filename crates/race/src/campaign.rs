@@ -17,6 +17,7 @@ use brownout_campaign::status::Snapshot;
 use brownout_explore::Command;
 use brownout_findings::numbers::{counted, either};
 use brownout_findings::{Coverage, Finding, Limit};
+use brownout_follow::MEMBERS_MAX;
 use brownout_host::{ExitStatus, Schedule, Stopped, StrategyKind, find_program};
 use serde::{Deserialize, Serialize};
 
@@ -505,7 +506,37 @@ fn conclude(raced: &mut Raced, searched: Searched) {
             ),
         );
     }
+    not_followed(raced);
     raced.notes.extend(open_predictions(&searched.predictions));
+}
+
+/// Says where the data flow of a run was lost.
+fn not_followed(raced: &mut Raced) {
+    let Numbers {
+        given_up, crowded, ..
+    } = raced.numbers;
+    if given_up > 0 {
+        let instructions = counted(given_up, "executed instruction");
+        raced.coverage.limit(
+            Limit::Limits,
+            format!(
+                "the data flow of {instructions} is not known: what {} computed from early reads is not followed",
+                either(given_up, "it has", "they have")
+            ),
+        );
+    }
+    if crowded > 0 {
+        raced.coverage.limit(
+            Limit::Limits,
+            format!(
+                "{} on more than {MEMBERS_MAX} early reads, of which no more than {MEMBERS_MAX} each were looked at",
+                match crowded {
+                    1 => "1 store or output depends".to_owned(),
+                    n => format!("{n} stores or outputs depend"),
+                }
+            ),
+        );
+    }
 }
 
 /// What could be read too early by locks and order, and was not seen to be.

@@ -83,6 +83,15 @@ pub struct Effects {
     found: Found,
 }
 
+/// What of a run was not followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Instructions that were executed and whose data flow is not known.
+    pub instructions: u64,
+    /// Stores, and outputs, that depend on more sources than are told apart.
+    pub crowded: u64,
+}
+
 /// What was found so far.
 #[derive(Default)]
 struct Found {
@@ -96,6 +105,8 @@ struct Found {
     read: FxHashMap<ThreadId, VecDeque<u32>>,
     /// By source: places at which something was stored afterwards.
     afterwards: FxHashMap<u32, u32>,
+    /// See [`Lost::crowded`].
+    crowded: u64,
 }
 
 impl Effects {
@@ -108,10 +119,13 @@ impl Effects {
         }
     }
 
-    /// All effects, in the order of the run; how many values were given up on; and what else was
-    /// seen.
-    pub fn finish(self) -> (Vec<Effect>, u64, Watch) {
-        (self.found.effects, self.follower.given_up(), self.watch)
+    /// All effects, in the order of the run; what was not followed; and what else was seen.
+    pub fn finish(self) -> (Vec<Effect>, Lost, Watch) {
+        let lost = Lost {
+            instructions: self.follower.given_up(),
+            crowded: self.found.crowded,
+        };
+        (self.found.effects, lost, self.watch)
     }
 }
 
@@ -240,6 +254,8 @@ impl Observer for Listener<'_> {
         if done.site.pc.0 != access.pc {
             return;
         }
+        let mut labels = content.iter().chain([&address]);
+        self.found.crowded += u64::from(labels.any(|label| sets.is_many(*label)));
         let mut numbers: Vec<(u32, How)> = Vec::new();
         let labels = content.iter().map(|label| (*label, How::Content));
         for (label, how) in labels.chain([(address, How::Address)]) {
@@ -267,6 +283,8 @@ impl Observer for Listener<'_> {
         let Some(done) = told.filter(|done| done.site.thread == access.thread) else {
             return;
         };
+        let is_crowded = content.iter().any(|label| sets.is_many(*label));
+        self.found.crowded += u64::from(is_crowded);
         let mut numbers: Vec<u32> = Vec::new();
         for label in content {
             for number in sets.members(*label).iter().copied() {

@@ -54,8 +54,11 @@ pub struct Numbers {
     pub deadlocks: u64,
     /// Schedules that were ended because they did not end.
     pub endless: u64,
-    /// Values whose data flow was given up on.
+    /// Instructions that were executed and whose data flow is not known.
     pub given_up: u64,
+    /// Stores, and outputs, that depend on more early reads than are told apart.
+    #[serde(default)]
+    pub crowded: u64,
     /// Time it took, in seconds.
     pub seconds: f64,
     /// Of that, time spent on recoveries, over all jobs.
@@ -79,6 +82,7 @@ impl Numbers {
             deadlocks: self.deadlocks + earlier.deadlocks,
             endless: self.endless + earlier.endless,
             given_up: self.given_up + earlier.given_up,
+            crowded: self.crowded + earlier.crowded,
             seconds: self.seconds + earlier.seconds,
             validating_seconds: self.validating_seconds + earlier.validating_seconds,
             first_error_seconds: earlier.first_error_seconds.or(self

@@ -103,11 +103,12 @@ impl Search<'_> {
             self.lock().has_diverged += 1;
             return Ok(Looked::InVain);
         }
-        let (effects, given_up, mut watch) = effects.finish();
+        let (effects, lost, mut watch) = effects.finish();
         {
             let mut state = self.lock();
             state.numbers.followed += 1;
-            state.numbers.given_up += given_up;
+            state.numbers.given_up += lost.instructions;
+            state.numbers.crowded += lost.crowded;
         }
         let stacks = &mut watch.stacks;
         let is_foundation = |site| finding::is_foundation(stacks, site);
