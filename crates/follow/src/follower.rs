@@ -211,6 +211,11 @@ impl Follower {
         &self.moves.sets
     }
 
+    /// See [`Sets::forget`].
+    pub fn forget(&mut self, source: u32) {
+        self.moves.sets.forget(source);
+    }
+
     /// What tracked bytes depend on.
     #[must_use]
     pub fn labels(&self, file: FileId, offset: u64, size: usize) -> Vec<Label> {

@@ -1,6 +1,6 @@
 //! Sets of sources, each with a number.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The number of a set of sources; 0 is the empty one. [`Sets`] knows its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
@@ -18,6 +18,7 @@ impl Label {
 }
 
 /// A set has as many members at most. What more it depends on is not known; see [`Sets::is_many`].
+/// Sources that were [forgotten](Sets::forget) make room for others.
 pub const MEMBERS_MAX: usize = 256;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -34,6 +35,7 @@ pub struct Sets {
     numbers: HashMap<Set, u32>,
     singles: HashMap<u32, u32>,
     unions: HashMap<(u32, u32), u32>,
+    forgotten: HashSet<u32>,
 }
 
 impl Default for Sets {
@@ -47,6 +49,7 @@ impl Default for Sets {
             sets: vec![none],
             singles: HashMap::new(),
             unions: HashMap::new(),
+            forgotten: HashSet::new(),
         }
     }
 }
@@ -103,6 +106,9 @@ impl Sets {
         let mut members = [self.members(a), self.members(b)].concat();
         members.sort_unstable();
         members.dedup();
+        if members.len() > MEMBERS_MAX {
+            members.retain(|source| !self.forgotten.contains(source));
+        }
         let many = members.len() > MEMBERS_MAX || self.is_many(a) || self.is_many(b);
         members.truncate(MEMBERS_MAX);
         let number = self.number(Set {
@@ -111,6 +117,12 @@ impl Sets {
         });
         self.unions.insert(key, number);
         Label(number)
+    }
+
+    /// What depends on this source matters no more: it is left out where a set would have too many
+    /// members.
+    pub fn forget(&mut self, source: u32) {
+        self.forgotten.insert(source);
     }
 
     /// The union of many.
@@ -163,5 +175,19 @@ mod tests {
         assert!(sets.is_many(many));
         assert_eq!(sets.members(many).len(), MEMBERS_MAX);
         assert_eq!(sets.union(many, one_more), many);
+    }
+
+    #[test]
+    fn what_is_forgotten_makes_room() {
+        let mut sets = Sets::default();
+        let all: Vec<Label> = (1..=MEMBERS_MAX as u32).map(|n| sets.single(n)).collect();
+        let full = sets.union_of(all);
+        for source in 1..=MEMBERS_MAX as u32 - 1 {
+            sets.forget(source);
+        }
+        let one_more = sets.single(9999);
+        let now = sets.union(full, one_more);
+        assert!(!sets.is_many(now));
+        assert_eq!(sets.members(now), [MEMBERS_MAX as u32, 9999]);
     }
 }

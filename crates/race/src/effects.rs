@@ -33,6 +33,8 @@ const SAME_MAX: u32 = 3;
 const AFTERWARDS_MAX: u32 = 8;
 /// Sources that a thread has read, remembered at a time.
 const READ_MAX: usize = 8;
+/// After so many new sources, those that have become persistent are looked for.
+const LOOKED_THROUGH: usize = 32;
 
 /// A load of bytes that were not persistent.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +101,10 @@ struct Found {
     sources: Vec<Source>,
     /// By the store's event and the load's name.
     known: FxHashMap<(u64, u64), u32>,
+    /// Numbers of the sources that were not persistent when they were last looked through, and how
+    /// many there were in all.
+    open: Vec<u32>,
+    looked_through: usize,
     effects: Vec<Effect>,
     counts: FxHashMap<u64, u32>,
     /// By thread: the sources of others that it has read last.
@@ -134,8 +140,28 @@ impl Found {
         let key = (source.store.event, source.load.site.name);
         *self.known.entry(key).or_insert_with(|| {
             self.sources.push(source);
-            self.sources.len() as u32
+            let number = self.sources.len() as u32;
+            self.open.push(number);
+            number
         })
+    }
+
+    /// What has become persistent does not come back. A counter that is made of itself again and
+    /// again depends on every source that there ever was, but only on few that are in doubt.
+    fn forget_persistent(&mut self, watch: &Watch, follower: &mut Follower) {
+        if self.sources.len() < self.looked_through + LOOKED_THROUGH {
+            return;
+        }
+        self.looked_through = self.sources.len();
+        let sources = &self.sources;
+        self.open.retain(|number| {
+            let source = sources[*number as usize - 1];
+            let is_open = watch.is_pending(source.range, source.store.event);
+            if !is_open {
+                follower.forget(*number);
+            }
+            is_open
+        });
     }
 
     fn effect(
@@ -309,6 +335,8 @@ impl EventSink for Effects {
         if let Some((done, range)) = self.watch.just_stored(event.thread) {
             self.found.stores_afterwards(done, range, &self.watch);
         }
+        self.found
+            .forget_persistent(&self.watch, &mut self.follower);
         let mut listener = Listener {
             watch: &self.watch,
             found: &mut self.found,

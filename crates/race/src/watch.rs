@@ -107,7 +107,7 @@ pub struct Watch {
     pub stuck: Vec<(Done, TargetAddr)>,
     /// The last thing that each thread that has not ended did to persistent memory.
     pub last: FxHashMap<ThreadId, Done>,
-    /// The last store of each thread.
+    /// The last store of each thread that has left something new.
     pub last_store: FxHashMap<ThreadId, (Done, ByteRange)>,
     /// The last output of each thread.
     pub last_output: Option<Done>,
@@ -393,12 +393,23 @@ impl Watch {
                 self.read_by_locked = (done.event, self.unpersisted(*keys).collect());
                 self.see(done, *keys);
             }
-            self.stored(done, *keys, make);
             let bytes = access.bytes.get(*at..).unwrap_or_default();
             let bytes = &bytes[..bytes.len().min(keys.len() as usize)];
-            changes |= self.words.store(done, *keys, bytes, is_locked);
+            let is_new = self.words.store(done, *keys, bytes, is_locked);
+            match is_locked && !is_new {
+                // Tried, and not got: what is there is still another's store, and whoever waits by
+                // trying would make a new one each time.
+                true => {
+                    self.apply(event.thread, Op::Locked);
+                    self.last_store.remove(&event.thread);
+                }
+                false => {
+                    self.stored(done, *keys, make);
+                    self.last_store.insert(event.thread, (done, *keys));
+                }
+            }
             self.meet(done.site, *keys, true);
-            self.last_store.insert(event.thread, (done, *keys));
+            changes |= is_new;
         }
         if changes {
             self.has_changed();
