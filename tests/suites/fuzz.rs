@@ -53,7 +53,7 @@ fn main() {
             planted("lazy_recovery", "crash", "6000")
         }),
         trial("planted::leak_fills_pool", || {
-            planted("leak_fills_pool", "crash", "6000")
+            planted("leak_fills_pool", "crash", "16000")
         }),
         trial("creation_in_the_run_is_crashed", creation),
         trial("planted::repair_twice", || {

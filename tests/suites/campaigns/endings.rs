@@ -132,7 +132,7 @@ fn notes(finding: &Finding, text: &str) -> bool {
 
 fn failures() -> Result<()> {
     let scene = scene("a\n", "ab")?;
-    let report = fuzz(&scene, &["--executions", "700", "--explore-share", "20%"])?;
+    let report = fuzz(&scene, &["--executions", "1200", "--explore-share", "20%"])?;
     let found = of_runs(&report, "recovery-error");
     for (said, by_seed) in [("the head is bad", true), ("the tail is bad", false)] {
         let saying = found.iter().filter(|finding| notes(finding, said));
