@@ -326,6 +326,13 @@ impl Tab<'_> {
         Ok(())
     }
 
+    /// As if it was on paper, or on a screen again.
+    pub fn on_paper(&self, is_paper: bool) -> Result<()> {
+        let media = if is_paper { "print" } else { "" };
+        self.call("Emulation.setEmulatedMedia", json!({ "media": media }))?;
+        Ok(())
+    }
+
     /// How it looks on paper, in bytes of a PDF.
     pub fn print(&self) -> Result<Vec<u8>> {
         let printed = self.call("Page.printToPDF", json!({"printBackground": true}))?;

@@ -37,6 +37,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let trials: Vec<Trial> = vec![
         trial("the_judges_object", the_judges_object),
+        trial("lines_are_shown_once", lines_are_shown_once),
         trial("every_analysis", every_analysis),
         trial("as_a_person_uses_it", as_a_person_uses_it),
         trial("ten_thousand_findings", ten_thousand_findings),
@@ -372,6 +373,35 @@ fn several_reports_and_two_compared() -> Result<()> {
 }
 
 fn every_analysis() -> Result<()> {
+/// The lines of an event are folded if one before it has shown them.
+fn lines_are_shown_once() -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let browser = Browser::start()?;
+    let mut report = large(1);
+    let store = report.findings[0].events[0].clone();
+    let mut elsewhere = store.clone();
+    elsewhere.stack[0].line = Some(12);
+    report.findings[0].events = vec![store.clone(), elsewhere, store];
+    report.sources = vec![brownout_findings::SourceText {
+        file: "/src/part0.c".into(),
+        newer: false,
+        excerpts: vec![brownout_findings::Excerpt {
+            line: 9,
+            text: ["a", "b", "c", "d", "e"].map(String::from).to_vec(),
+        }],
+    }];
+    let page = page_of_all(&[("one.json", report)], &[], scratch.path())?;
+    let tab = browser.tab()?;
+    tab.open(&page, "")?;
+    tab.expect("document.querySelectorAll('.events > li .source').length === 3")?;
+    let folded = "[...document.querySelectorAll('.events > li')].map((one) => (one.querySelector('.again summary') || {}).textContent || '').join('|')";
+    let folded = tab.text(folded)?;
+    ensure!(folded == "||Source, as at (1)", "{folded}");
+    expect_no_barriers(&tab)?;
+    expect_silent(&tab)
+}
+
     tool::expect_built()?;
     let scratch = Scratch::new()?;
     let browser = Browser::start()?;
@@ -421,6 +451,7 @@ fn look_at(tab: &Tab<'_>, name: &str, page: &Path, report: &Report) -> Result<()
     }
     expect_coverage(tab, report)?;
     tab.evaluate("document.querySelectorAll('.picture, #costs:not([hidden])').forEach((one) => one.scrollIntoView())")?;
+    expect_list_fits(tab, count)?;
     screenshot(tab, &format!("{name}-wide"))?;
     for (of, selector, file) in DOCS {
         if *of == name {
@@ -441,12 +472,38 @@ fn look_at(tab: &Tab<'_>, name: &str, page: &Path, report: &Report) -> Result<()
         .context("the page is wider than a narrow window")?;
     expect_no_barriers(tab).context("narrow")?;
     tab.evaluate("window.scrollTo(0, 0)")?;
+    tab.expect("[...document.querySelectorAll('#filters select, #filters input')].every((one) => one.offsetHeight < 60)")
+        .context("a field is higher than its text")?;
+    expect_list_fits(tab, count).context("narrow")?;
     screenshot(tab, &format!("{name}-narrow"))?;
     ensure!(tab.print()?.starts_with(b"%PDF"), "it cannot be printed");
     expect_silent(tab)
+    expect_paper(tab).context("on paper")?;
 }
 
 /// The address changes first, and the page follows it.
+/// The list is as high as what is in it, unless that is higher than there is room.
+fn expect_list_fits(tab: &Tab<'_>, count: usize) -> Result<()> {
+    tab.expect(&format!(
+        "document.getElementById('list').offsetHeight <= 76 * Math.max(1, {count}) + 2"
+    ))
+    .context("the list is mostly empty")
+}
+
+/// On paper text is dark, whatever was chosen for the screen, and nothing has to be scrolled.
+fn expect_paper(tab: &Tab<'_>) -> Result<()> {
+    tab.on_paper(true)?;
+    tab.resize(720, 1000)?;
+    tab.evaluate("document.documentElement.dataset.theme = 'dark'")?;
+    tab.evaluate("document.querySelectorAll('#finding details, #touched details, #costs details').forEach((one) => { one.open = true; })")?;
+    tab.expect("getComputedStyle(document.body).color === 'rgb(27, 31, 39)'")
+        .context("the text is pale")?;
+    tab.expect("[...document.querySelectorAll('.source, .picture .scroll, #touched .scroll')].every((one) => one.scrollWidth <= one.clientWidth + 1 && one.scrollHeight <= one.clientHeight + 1)")
+        .context("something is cut off")?;
+    tab.evaluate("delete document.documentElement.dataset.theme")?;
+    tab.on_paper(false)
+}
+
 fn wait_until_shown(tab: &Tab<'_>, finding: &Finding) -> Result<()> {
     tab.wait_for(&format!(
         "document.querySelector('#finding h3').textContent.includes({})",
@@ -501,10 +558,12 @@ fn expect_coverage(tab: &Tab<'_>, report: &Report) -> Result<()> {
         excerpt.text.get(at as usize)
     });
     let text = text.with_context(|| format!("no source of {}:{}", file.file, line.line))?;
-    let shown = tab.text(&format!("document.querySelector('{rows} td').textContent"))?;
+    let shown = tab.text(&format!(
+        "document.querySelector('{rows} td:last-child').textContent"
+    ))?;
     ensure!(shown.trim() == text.trim(), "{shown:?} and not {text:?}");
     tab.expect(&format!(
-        "[...document.querySelectorAll('{rows}')].every((row) => [...row.querySelectorAll('td')].slice(1).some((cell) => /^[0-9,]+$/.test(cell.textContent)))"
+        "[...document.querySelectorAll('{rows}')].every((row) => [...row.querySelectorAll('td')].slice(0, -1).some((cell) => /^[0-9,]+$/.test(cell.textContent)))"
     ))
 }
 
@@ -993,6 +1052,30 @@ fn hostile_text_is_text() -> Result<()> {
     tab.open(&page, "")?;
     // What such text would have made, were it taken for HTML; the page itself has none of them.
     let made = "document.querySelectorAll('img, iframe, base, link, math, animate, [onerror], [onload], [onmouseover], [onclick]').length === 0 && \
+    finding.replay = Some(brownout_findings::Replay {
+        token: text.into(),
+        command: text.into(),
+    });
+    finding.sketch = Some(brownout_findings::Sketch {
+        file: text.into(),
+        line: 2,
+        text: text.into(),
+    });
+    finding.timeline = Some(brownout_findings::Timeline {
+        steps: vec![brownout_findings::TimelineStep {
+            role: Role::Store,
+            thread: 1,
+            index: 1,
+            place: finding.events[0].place.clone(),
+            fate: Some(Fate::Lost),
+            at: text.into(),
+            skipped: 3,
+        }],
+        nothing_lost: Some(brownout_findings::NothingLost {
+            status: text.into(),
+            symptom: Some(text.into()),
+        }),
+    });
                 document.querySelectorAll('script').length === 2 && document.querySelectorAll('meta[http-equiv=refresh]').length === 0";
     for (number, text) in texts.iter().enumerate() {
         tab.evaluate(&format!("location.hash = 'finding={number:016x}'"))?;

@@ -212,6 +212,8 @@
   let isPrinting = false;
   function drawRows(anew) {
     if (isPrinting) return;
+    // No higher than what is in it.
+    list.style.setProperty('--rows', `${Math.max(1, chosen.length) * ROW}px`);
     const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 10);
     const last = Math.min(chosen.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + 10);
     if (!anew && first === drawn[0] && last === drawn[1]) return;
@@ -312,15 +314,20 @@
       el('ol', {}, frames.slice(0, FRAMES_MAX).map((frame, at) => el('li', { class: event.shown && event.shown[0] === at ? 'mono shown' : 'mono' }, named(frame), frame.inlined && ' (inlined)')),
         frames.length > FRAMES_MAX && el('li', {}, `${counted(frames.length - FRAMES_MAX, 'more frame')}`)));
   }
+  const shownFrames = (event) => (event.shown || []).map((at) => data.frames[data.stacks[event.stack][at]]);
+  const places = (event) => shownFrames(event).map((frame) => `${frame.file}:${frame.line}`).join();
   function eventItem(finding, event, number, threads) {
-    const frames = (event.shown || []).map((at) => data.frames[data.stacks[event.stack][at]]);
+    const frames = shownFrames(event);
+    // Ten stores that one write-back covers: its lines need not be read ten times.
+    const before = finding.events.slice(0, number - 1).findIndex((other) => places(other) === places(event)) + 1;
+    const lines = (parts) => (before > 0 && parts ? el('details', { class: 'again' }, el('summary', {}, `Source, as at (${before})`), parts) : parts);
     return el('li', { id: `event-${number}`, class: event.role === 'crash' ? 'crash' : null },
       el('div', { class: 'event-head' },
         el('span', { class: 'event-number' }, `(${number})`), el('span', { class: 'role' }, event.role || 'event'), el('span', {}, event.text),
         event.place && el('span', { class: 'mono where' }, `[${visible(event.place, 300)}]`),
         threads > 1 && event.thread !== undefined && el('span', { class: 'where' }, `thread ${event.thread}`),
         event.index !== undefined && el('span', { class: 'where' }, `event ${event.index}`)),
-      frames.map((frame, at) => [el('div', { class: 'mono where' }, at > 0 && 'for ', named(frame)), source(finding.reports[0], frame, at > 0 ? `who uses event ${number}` : `event ${number}`)]),
+      frames.map((frame, at) => [el('div', { class: 'mono where' }, at > 0 && 'for ', named(frame)), lines(source(finding.reports[0], frame, at > 0 ? `who uses event ${number}` : `event ${number}`))]),
       event.stack !== undefined && stack(event));
   }
   function originItem(origin) {
@@ -603,7 +610,7 @@
     const y = (at) => 14 + TREE_ROW * at;
     const texts = campaign.tree.map((node) => visible(`img:${node.number} ${node.origin}${node.cases > 0 ? `, ${counted(node.cases, 'test case')}` : ''}${node.more ? `, ${counted(node.more, 'more image')} from here` : ''}`, 300));
     const wide = Math.max(300, ...campaign.tree.map((node, at) => x(node) + 20 + 7.4 * (texts[at].length + 24)));
-    const root = svg('svg', { class: 'tree', width: wide, height: y(campaign.tree.length), role: 'group', 'aria-label': 'Images, each below the one that it came from' });
+    const root = svg('svg', { class: 'tree', width: wide, height: y(campaign.tree.length), role: 'group', 'aria-label': `${nodes.title}, each below the one that it came from` });
     campaign.tree.forEach((node, at) => {
       if (node.parent === undefined) return;
       const from = campaign.tree[node.parent];
@@ -614,7 +621,7 @@
       const shapes = [...new Set(found.map((finding) => SHAPES[finding.severity]))].join('');
       const row = svg('g', { class: lit.has(at) ? 'lit' : '' }, wayShape(node.way, x(node), y(at)), svg('text', { x: x(node) + 14, y: y(at) + 4 }, texts[at]));
       if (found.length > 0) {
-        row.append(svg('a', { href: address({ finding: found[0].key }), 'aria-label': `${counted(found.length, 'finding')} on image ${node.number}` },
+        row.append(svg('a', { href: address({ finding: found[0].key }), 'aria-label': `${counted(found.length, 'finding')} on ${nodes.noun} ${node.number}` },
           svg('text', { x: x(node) + 24 + 7.4 * texts[at].length, y: y(at) + 4 }, `${shapes} ${counted(found.length, 'finding')}`)));
       }
       root.append(row);
@@ -654,7 +661,7 @@
     });
     body.querySelectorAll('details').forEach((one, at) => { one.open = Boolean(opened[at]); });
   }
-  /** How the image came about on which a finding was made. */
+  /** How the image came about on which a finding was made, or the input that shows it. */
   function chainOf(finding) {
     return (data.campaigns || []).map((campaign) => chainTo(campaign, finding.fingerprint).map((at) => campaign.tree[at])).filter((chain) => chain.length > 0)
       .map((chain) => section('How its image came about', el('ol', { class: 'chain' }, chain.map((node) => el('li', {}, `${visible(node.origin, 500)} `, el('span', { class: 'where' }, `img:${node.number}`))), el('li', {}, 'then the run that shows the finding'))));
@@ -776,9 +783,9 @@
     const { sorts } = data.touched;
     const name = visible(file.file, 300);
     const rows = file.lines.slice(0, LINES_MAX).map((line) => el('tr', {}, el('th', { scope: 'row', class: 'mono' }, String(line.line)),
-      el('td', { class: 'mono' }, line.text === undefined ? '' : highlighted(line.text)), sorts.map((sort) => el('td', { class: line.times[sort] === '0' && 'missed' }, line.times[sort] || ''))));
+      sorts.map((sort) => el('td', { class: line.times[sort] === '0' && 'missed' }, line.times[sort] || '')), el('td', { class: 'mono' }, line.text === undefined ? '' : highlighted(line.text))));
     return el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `Lines of file ${number}, ${name}` }, el('table', { class: 'costs' },
-      el('thead', {}, el('tr', {}, ['line', 'source', ...sorts.map((sort) => TOUCHES[sort])].map((text) => el('th', { scope: 'col' }, text)))), el('tbody', {}, rows)),
+      el('thead', {}, el('tr', {}, ['line', ...sorts.map((sort) => TOUCHES[sort]), 'source'].map((text) => el('th', { scope: 'col' }, text)))), el('tbody', {}, rows)),
     file.lines.length > LINES_MAX && el('p', { class: 'empty' }, `${counted(file.lines.length - LINES_MAX, 'more line')} not shown`));
   }
   function drawTouched() {
