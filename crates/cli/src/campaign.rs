@@ -40,7 +40,7 @@ pub fn look(folder: &Path) -> Result<Looked, Failure> {
     let (mut report, images) = match identity.kind.as_str() {
         "fuzz" => fuzz::seen(folder, &course)?,
         "race" => (race::seen(folder, &course)?, Vec::new()),
-        "symex" => (symex::seen(folder, &course)?, Vec::new()),
+        "symex" => symex::seen(folder, &course)?,
         other => {
             return Err(Failure::usage(format!(
                 "{} holds a campaign of `brownout {other}`, of which there is no page",
@@ -79,6 +79,7 @@ pub fn look(folder: &Path) -> Result<Looked, Failure> {
         is_running,
         moments: course.into_iter().map(drawn).collect(),
         images,
+        is_of_paths: identity.kind == "symex",
     };
     Ok(Looked { report, campaign })
 }

@@ -7,9 +7,10 @@ use brownout_findings::numbers::counted;
 use brownout_findings::rules::Analysis;
 use brownout_findings::{Analysed, Limit, Outcome, Report};
 use brownout_fuzz::course::Moment;
+use brownout_report::html::campaign::{Image, Way};
 use brownout_symbols::Touches;
 use brownout_symex::{
-    Delivery, Error, Found, Losses, Numbers, Options, Over, Place, Progress, Proof, Searched,
+    Delivery, Error, Found, Losses, Numbers, Options, Over, Place, Progress, Proof, Searched, Step,
 };
 
 use crate::exit::{self, Failure};
@@ -117,7 +118,7 @@ pub fn symex(mut symex: Symex) -> Result<u8, Failure> {
 }
 
 /// What a campaign's folder says of it.
-pub fn seen(folder: &Path, course: &[Moment]) -> Result<Report, Failure> {
+pub fn seen(folder: &Path, course: &[Moment]) -> Result<(Report, Vec<Image>), Failure> {
     let kept = brownout_symex::look(folder)?;
     let mut outcome = Outcome {
         statistics: serde_json::Map::new(),
@@ -130,7 +131,9 @@ pub fn seen(folder: &Path, course: &[Moment]) -> Result<Report, Failure> {
     );
     outcome.coverage.accept(&[Limit::Sampled]);
     let mut proofs = Vec::new();
+    let mut behind = Vec::new();
     for found in kept.found {
+        behind.push(found.behind);
         let mut finding = found.finding;
         finding.notes.push(origin(found.by_first).to_owned());
         outcome.findings.push(finding);
@@ -149,7 +152,41 @@ pub fn seen(folder: &Path, course: &[Moment]) -> Result<Report, Failure> {
         })
         .filter(|again| !again.words.is_empty())
     };
-    Ok(reporting::assemble(&Known::default(), analysed, outcome, replay).0)
+    let (report, numbers) = reporting::assemble(&Known::default(), analysed, outcome, replay);
+    let mut images: Vec<Image> = kept.kept.iter().enumerate().map(node).collect();
+    for (number, finding) in numbers.iter().zip(&report.findings) {
+        let behind = number.and_then(|number| behind[number]);
+        if let Some(image) = behind.and_then(|at| images.get_mut(at)) {
+            image.findings.push(finding.fingerprint.clone());
+        }
+    }
+    Ok((report, images))
+}
+
+/// So many bytes of an input are drawn.
+const DRAWN_MAX: usize = 48;
+
+/// A path as it is drawn.
+fn node((number, step): (usize, &Step)) -> Image {
+    let (shown, is_cut) = match step.input.get(..DRAWN_MAX) {
+        Some(begin) => (begin, step.input.len() > DRAWN_MAX),
+        None => (step.input.as_slice(), false),
+    };
+    let more = if is_cut { "…" } else { "" };
+    let input = format!("\"{}\"{more}", shown.escape_ascii());
+    let (way, origin) = match (&step.turned, step.from) {
+        (Some(branch), _) => (Way::Turned, format!("{input}, {branch} turned")),
+        (None, Some(_)) => (Way::Made, format!("{input}, put together")),
+        (None, None) => (Way::Root, input),
+    };
+    Image {
+        number: number as u32,
+        parent: step.from.map(|from| from as u32),
+        way,
+        origin,
+        cases: 0,
+        findings: Vec::new(),
+    }
 }
 
 fn were_run(paths: u64) -> String {

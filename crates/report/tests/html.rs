@@ -582,6 +582,7 @@ fn nothing_of_a_campaign_becomes_part_of_the_page() {
         ] {
             assert_eq!(text.as_str(), Some(payload.as_str()), "{start:?}");
         }
+        is_of_paths: false,
         let reports = [all_of(&payload)];
         let now = html::watched(&reports, &[campaign(&payload)]).expect("it is JSON");
         assert!(now.chars().all(|c| !is_unseen(c)), "{start:?}");

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::judge::{Found, Proof};
 use crate::numbers::Numbers;
 use crate::options::{Error, Options, io_error};
-use crate::search::{Company, Over, Search};
+use crate::search::{Company, Over, Search, Step};
 use crate::shadow::Losses;
 use crate::stage::Stage;
 
@@ -59,13 +59,18 @@ pub struct Searched {
 /// What a journal has.
 #[derive(Serialize, Deserialize)]
 enum Entry {
-    /// An input has come to stay.
-    Kept(Vec<u8>),
+    /// An input has come to stay. Those of one folder are numbered in their order.
+    Kept {
+        input: Vec<u8>,
+        from: Option<usize>,
+        turned: Option<String>,
+    },
     /// A finding, and what shows it.
     Found {
         finding: Box<Finding>,
         proof: Proof,
         by_first: bool,
+        behind: Option<usize>,
     },
 }
 
@@ -102,6 +107,8 @@ pub struct Looked {
     pub command_line: Vec<String>,
     /// What was found until now.
     pub found: Vec<Found>,
+    /// The paths that did something new to persistent memory, in the order of their numbers.
+    pub kept: Vec<Step>,
 }
 
 /// Reads a campaign's folder, and changes nothing in it.
@@ -129,24 +136,38 @@ pub fn look(folder: &Path) -> Result<Looked, Error> {
         ))
     })?;
     let (entries, _) = Journal::<String>::read(&layout.journal(), &identity.hash())?;
-    let entries = entries.iter();
-    let found = entries.filter_map(|text| match serde_json::from_str(text) {
-        Ok(Entry::Found {
-            finding,
-            proof,
-            by_first,
-        }) => Some(Found {
-            finding: *finding,
-            proof,
-            by_first,
-        }),
-        _ => None,
-    });
-    Ok(Looked {
+    let mut looked = Looked {
         program,
         command_line,
-        found: found.collect(),
-    })
+        found: Vec::new(),
+        kept: Vec::new(),
+    };
+    for text in &entries {
+        match serde_json::from_str(text) {
+            Ok(Entry::Kept {
+                input,
+                from,
+                turned,
+            }) => looked.kept.push(Step {
+                input,
+                from,
+                turned,
+            }),
+            Ok(Entry::Found {
+                finding,
+                proof,
+                by_first,
+                behind,
+            }) => looked.found.push(Found {
+                finding: *finding,
+                proof,
+                by_first,
+                behind,
+            }),
+            Err(_) => {}
+        }
+    }
+    Ok(looked)
 }
 
 /// What is drawn of a search.
@@ -210,7 +231,7 @@ impl Kept {
             false => Folder::create(out, &identity)?,
         };
         let tests = out.join("tests");
-        fs::create_dir_all(&tests).map_err(io_error("cannot make the folder"))?;
+        fs::create_dir_all(&tests).map_err(io_error("cannot make the folder 'tests' in --out"))?;
         let path = folder.layout().journal();
         let (journal, entries, _) = Journal::<String>::open(&path, &identity.hash())?;
         let entries = entries.iter();
@@ -243,15 +264,31 @@ struct Shared {
 }
 
 impl Shared {
-    fn keep(&mut self, by: Option<usize>, input: &[u8]) -> Result<(), Error> {
-        if self.kept.iter().any(|(_, known)| known == input) {
+    /// Which of the inputs that were kept this is.
+    fn number(&self, input: &[u8]) -> Option<usize> {
+        self.kept.iter().position(|(_, known)| known == input)
+    }
+
+    /// `from` is the number of the one that it hangs below.
+    fn keep(
+        &mut self,
+        by: Option<usize>,
+        input: &[u8],
+        from: Option<usize>,
+        turned: Option<&str>,
+    ) -> Result<(), Error> {
+        if self.number(input).is_some() {
             return Ok(());
         }
         if let Some(books) = &mut self.books {
             let path = books.tests.join(format!("{:06}", self.kept.len()));
             fs::write(path, input).map_err(io_error("cannot keep an input"))?;
             if by.is_some() {
-                books.write(&Entry::Kept(input.to_vec()));
+                books.write(&Entry::Kept {
+                    input: input.to_vec(),
+                    from,
+                    turned: turned.map(str::to_owned),
+                });
             }
         }
         self.kept.push((by, input.to_vec()));
@@ -268,6 +305,7 @@ impl Shared {
                         finding: Box::new(found.finding.clone()),
                         proof: found.proof.clone(),
                         by_first: found.by_first,
+                        behind: found.behind,
                     });
                 }
                 self.found.push(found.clone());
@@ -313,16 +351,25 @@ impl Company for Member<'_> {
         }
     }
 
-    fn tells(&mut self, kept: &[Vec<u8>], found: &[(u64, Found)]) -> Result<(), Error> {
+    fn tells(&mut self, kept: &[Step], found: &[(u64, Found)]) -> Result<(), Error> {
         if (kept.len(), found.len()) == self.told {
             return Ok(());
         }
         let mut shared = self.lock();
-        for input in &kept[self.told.0..] {
-            shared.keep(Some(self.number), input)?;
+        // Numbers are those of the folder there, and of this searcher here.
+        for step in &kept[self.told.0..] {
+            let from = step.from.and_then(|from| shared.number(&kept[from].input));
+            let turned = step.turned.as_deref();
+            shared.keep(Some(self.number), &step.input, from, turned)?;
         }
         for (_, found) in &found[self.told.1..] {
-            shared.find(found, true);
+            let behind = found.behind.map(|at| &kept[at].input);
+            let behind = behind.and_then(|input| shared.number(input));
+            let found = Found {
+                behind,
+                ..found.clone()
+            };
+            shared.find(&found, true);
         }
         drop(shared);
         self.told = (kept.len(), found.len());
@@ -393,19 +440,21 @@ pub fn symex(options: &Options, progress: &mut dyn Progress) -> Result<Searched,
     };
     for entry in entries {
         match entry {
-            Entry::Kept(input) if input.len() == options.first.len() => {
-                shared.keep(None, &input)?;
+            Entry::Kept { input, .. } if input.len() == options.first.len() => {
+                shared.keep(None, &input, None, None)?;
             }
-            Entry::Kept(_) => {}
+            Entry::Kept { .. } => {}
             Entry::Found {
                 finding,
                 proof,
                 by_first,
+                behind,
             } => shared.find(
                 &Found {
                     finding: *finding,
                     proof,
                     by_first,
+                    behind,
                 },
                 false,
             ),
@@ -510,7 +559,7 @@ struct Alone;
 impl Company for Alone {
     fn show(&mut self, _: &Numbers) {}
 
-    fn tells(&mut self, _: &[Vec<u8>], _: &[(u64, Found)]) -> Result<(), Error> {
+    fn tells(&mut self, _: &[Step], _: &[(u64, Found)]) -> Result<(), Error> {
         Ok(())
     }
 

@@ -49,6 +49,8 @@ pub struct Found {
     pub proof: Proof,
     /// The first input shows it.
     pub by_first: bool,
+    /// The last path that was kept on the way to it, by its number.
+    pub behind: Option<usize>,
 }
 
 /// See the module's header.
@@ -288,6 +290,7 @@ impl Judge {
                             by_exploration,
                         },
                         by_first,
+                        behind: None,
                     },
                 )),
             }

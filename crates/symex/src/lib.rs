@@ -45,6 +45,6 @@ pub use judge::{Found, Proof};
 pub use native::write_script;
 pub use numbers::Numbers;
 pub use options::{Error, Options, Strategy};
-pub use search::Over;
+pub use search::{Over, Step};
 pub use shadow::Losses;
 pub use template::first as from_templates;

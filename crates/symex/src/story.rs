@@ -99,6 +99,12 @@ fn listed(all: impl Iterator<Item = String>) -> String {
     all.join(", ")
 }
 
+/// The source line of an instruction, in words.
+pub fn line(pc: u64, thread: ThreadId, analysis: &mut Analysis) -> Option<String> {
+    let frame = Lines { analysis, thread }.frame(pc)?;
+    Some(place(&frame))
+}
+
 /// What the input has decided, in a sentence; None if it has decided nothing.
 pub fn told(path: &Path, own: &OwnCode, analysis: &mut Analysis) -> Option<String> {
     let is_branch = |decision: &&Decision| match decision.kind {

@@ -47,6 +47,7 @@ fn main() {
             several_reports_and_two_compared,
         ),
         trial("a_campaign_that_goes_on", a_campaign_that_goes_on),
+        trial("the_paths_of_a_campaign", the_paths_of_a_campaign),
         trial("script_is_strict_and_typed", script_is_strict_and_typed),
         trial("timelines_show_what_is_lost", timelines_show_what_is_lost),
     ];
@@ -869,6 +870,60 @@ fn a_campaign_that_goes_on() -> Result<()> {
 }
 
 /// What a file holds, once it has a text in it.
+/// A campaign of `symex` has its paths as a tree, with the way to each finding.
+fn the_paths_of_a_campaign() -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let folder = scratch.folder("campaign")?;
+    let program = layout::symex_programs().join("numbers-bug");
+    let program = program.display().to_string();
+    let words = "--no-config symex --pm pool --out kept --stdin-symbolic 36 --seed 0 --paths 60 --explore-share 0 --";
+    let mut argv: Vec<OsString> = vec![layout::brownout().into()];
+    argv.extend(words.split(' ').map(OsString::from));
+    argv.extend([program.as_str().into(), "pool".into()]);
+    let outcome = Invocation::new(argv, &folder).timeout(TIMEOUT).run()?;
+    ensure!(outcome.status == 1, "{}", outcome.describe());
+    let page = page_of(Path::new("kept"), &folder)?;
+    let data = data_of(&page)?;
+    let campaign = &data["campaigns"][0];
+    let tree = campaign["tree"].as_array().context("a tree")?;
+    let tests = fs::read_dir(folder.join("kept/tests"))?.count();
+    ensure!(
+        tree.len() == tests,
+        "{} paths of {tests} are drawn",
+        tree.len()
+    );
+    // The first input does nothing to the pool. What does so first, was solved for; each of the
+    // others came from one before it.
+    for (row, node) in tree.iter().enumerate() {
+        ensure!(node["way"] != "root", "{node}");
+        ensure!((row == 0) == node["parent"].is_null(), "{node}");
+    }
+    let origin = tree[0]["origin"].as_str().unwrap_or_default();
+    ensure!(
+        tree[0]["way"] == "turned" && origin.ends_with(" turned"),
+        "no branch is named: {origin}"
+    );
+    let finding = &data["findings"][0]["fingerprint"];
+    let at = tree.iter().position(|node| {
+        let findings = node["findings"].as_array();
+        findings.is_some_and(|all| all.contains(finding))
+    });
+    let at = at.context("the finding hangs below no path")?;
+    ensure!(at > 0, "the first input shows it");
+
+    let browser = Browser::start()?;
+    let tab = browser.tab()?;
+    tab.open(&page, "")?;
+    tab.expect("document.querySelectorAll('.tree g.lit').length >= 2")?;
+    tab.expect("document.querySelectorAll('.tree g.lit').length === document.querySelectorAll('#finding .chain li').length - 1")?;
+    tab.expect("document.querySelector('.tree-box').previousElementSibling.textContent.startsWith('Inputs that did something new')")?;
+    tab.evaluate("document.querySelector('.tree-box').scrollIntoView()")?;
+    screenshot(&tab, "paths")?;
+    expect_no_barriers(&tab)?;
+    expect_silent(&tab)
+}
+
 fn wait_for_file(path: &Path, text: &str) -> Result<String> {
     let begun = std::time::Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! A long search as the page shows it: what was reached when, and the tree of images.
+//! A long search as the page shows it: what was reached when, and the tree of images or of paths.
 //!
 //! **Purpose.** [`Campaign`] is plain data, which whoever reads a campaign's folder fills in. Here
 //! is decided what of it is shown; the page's script only draws it. So it is tested without a
@@ -32,8 +32,10 @@ pub struct Campaign {
     pub is_running: Option<bool>,
     /// What was reached when, in order of time.
     pub moments: Vec<Moment>,
-    /// The images, if it makes any.
+    /// The images, if it makes any; of a search that solves for inputs, the paths.
     pub images: Vec<Image>,
+    /// They are paths.
+    pub is_of_paths: bool,
 }
 
 /// What was reached at a time.
@@ -51,7 +53,7 @@ pub struct Moment {
     pub is_first: bool,
 }
 
-/// What a program's files hold when it starts.
+/// What a program's files hold when it starts; or a path, which an input leads along.
 #[derive(Clone, Debug)]
 pub struct Image {
     /// In order of arrival.
@@ -68,7 +70,7 @@ pub struct Image {
     pub findings: Vec<String>,
 }
 
-/// How an image came about.
+/// How an image came about, or the input of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
@@ -80,6 +82,10 @@ pub enum Way {
     Crash,
     /// Its bytes were flipped.
     Flipped,
+    /// A branch was turned by the solver since the path before.
+    Turned,
+    /// The input was put together from parts of others.
+    Made,
 }
 
 /// What the script gets.
@@ -97,6 +103,8 @@ pub struct Shown {
     tree: Vec<Node>,
     /// How many images there are.
     images: u64,
+    /// They are paths.
+    is_of_paths: bool,
 }
 
 /// A number over time.
@@ -147,6 +155,7 @@ impl Campaign {
             findings: curves_of(&self.moments, |moment| &moment.findings),
             tree: tree(&self.images),
             images: self.images.len() as u64,
+            is_of_paths: self.is_of_paths,
         }
     }
 }

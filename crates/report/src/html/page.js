@@ -584,15 +584,22 @@
     const rose = curve.points.filter(([, value], at) => at > 0 && value > curve.points[at - 1][1]).pop();
     return el('tr', {}, el('th', { scope: 'row' }, visible(curve.name, 100)), el('td', {}, end.toLocaleString('en')), el('td', {}, half && end > 0 ? duration(half[0]) : '–'), el('td', {}, rose ? duration(rose[0]) : '–'));
   }
-  const WAYS = { root: 'there from the beginning', run: 'left by a run', crash: 'left by a crash', flipped: 'bytes flipped' };
+  const WAYS = { root: 'there from the beginning', run: 'left by a run', crash: 'left by a crash', flipped: 'bytes flipped', turned: 'a branch was turned by the solver', made: 'put together from parts of others' };
+  /** What the nodes of a tree are called. */
+  const NODES = {
+    images: { title: 'Images', noun: 'image', name: (node) => `img:${node.number}`, says: (number) => `What the program's files held when it was started: ${number}, each below the one that it came from.`, chain: 'How its image came about', last: 'then the run that shows the finding' },
+    paths: { title: 'Paths', noun: 'path', name: (node) => `tests/${String(node.number).padStart(6, '0')}`, says: (number) => `Inputs that did something new to persistent memory: ${number}, each below the last one on the way to it; between may be others.`, chain: 'How its input came about', last: 'the finding is on this path, or on one that was made from it' },
+  };
+  const nodesOf = (campaign) => (campaign.is_of_paths ? NODES.paths : NODES.images);
   /** One shape a way, so that none is told by its colour alone. */
   function wayShape(way, x, y) {
     if (way === 'root') return svg('rect', { class: 'way', x: x - 6, y: y - 6, width: 12, height: 12 });
+    if (way === 'made') return svg('polygon', { class: 'way', points: `${x},${y - 7} ${x + 7},${y} ${x},${y + 7} ${x - 7},${y}` });
     if (way === 'flipped') return svg('polygon', { class: 'way', points: `${x},${y - 7} ${x + 7},${y + 6} ${x - 7},${y + 6}` });
     const disc = svg('circle', { class: 'way', cx: x, cy: y, r: 6 });
     return way === 'crash' ? [disc, svg('path', { class: 'way-mark', d: `M${x - 4} ${y - 4}l8 8M${x + 4} ${y - 4}l-8 8` })] : disc;
   }
-  /** The rows from the root to the image whose test cases show a finding. */
+  /** The rows from the root to the image whose test cases show a finding, or to the path that leads to it. */
   function chainTo(campaign, fingerprint) {
     const chain = [];
     let at = fingerprint ? campaign.tree.findIndex((node) => (node.findings || []).includes(fingerprint)) : -1;
@@ -608,7 +615,8 @@
     const lit = new Set(chainTo(campaign, (byKey.get(state.finding) || {}).fingerprint));
     const x = (node) => 12 + STEP * Math.min(node.depth, 60);
     const y = (at) => 14 + TREE_ROW * at;
-    const texts = campaign.tree.map((node) => visible(`img:${node.number} ${node.origin}${node.cases > 0 ? `, ${counted(node.cases, 'test case')}` : ''}${node.more ? `, ${counted(node.more, 'more image')} from here` : ''}`, 300));
+    const nodes = nodesOf(campaign);
+    const texts = campaign.tree.map((node) => visible(`${nodes.name(node)} ${node.origin}${node.cases > 0 ? `, ${counted(node.cases, 'test case')}` : ''}${node.more ? `, ${counted(node.more, `more ${nodes.noun}`)} from here` : ''}`, 300));
     const wide = Math.max(300, ...campaign.tree.map((node, at) => x(node) + 20 + 7.4 * (texts[at].length + 24)));
     const root = svg('svg', { class: 'tree', width: wide, height: y(campaign.tree.length), role: 'group', 'aria-label': `${nodes.title}, each below the one that it came from` });
     campaign.tree.forEach((node, at) => {
@@ -642,8 +650,8 @@
         campaign.resumed.length > 0 && el('p', { class: 'empty' }, `Dotted lines mark that the tool was started again: what had been reached is counted anew from there.`),
         el('details', {}, el('summary', {}, 'The same as a table'), el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'What was reached when' }, el('table', { class: 'reached' },
           el('thead', {}, el('tr', {}, ['', 'at the end', 'half of it after', 'rose last after'].map((text) => el('th', { scope: 'col' }, text || 'figure')))), el('tbody', {}, all.map(reachedRow)))))],
-      campaign.tree.length > 0 && [el('h4', {}, 'Images'), el('p', {}, `What the program's files held when it was started: ${counted(campaign.images, 'image')}, each below the one that it came from. The way to the finding that is chosen is drawn thick.`),
-        el('div', { class: 'tree-box', tabindex: '0', role: 'region', 'aria-label': 'Tree of images' }, drawTree(campaign)), treeLegend(campaign)]);
+      campaign.tree.length > 0 && [el('h4', {}, nodesOf(campaign).title), el('p', {}, `${nodesOf(campaign).says(counted(campaign.images, nodesOf(campaign).noun))} The way to the finding that is chosen is drawn thick.`),
+        el('div', { class: 'tree-box', tabindex: '0', role: 'region', 'aria-label': `Tree of ${nodesOf(campaign).noun}s` }, drawTree(campaign)), treeLegend(campaign)]);
   }
   function drawCampaigns(isChosen) {
     if (!data.campaigns) return;
@@ -663,8 +671,8 @@
   }
   /** How the image came about on which a finding was made, or the input that shows it. */
   function chainOf(finding) {
-    return (data.campaigns || []).map((campaign) => chainTo(campaign, finding.fingerprint).map((at) => campaign.tree[at])).filter((chain) => chain.length > 0)
-      .map((chain) => section('How its image came about', el('ol', { class: 'chain' }, chain.map((node) => el('li', {}, `${visible(node.origin, 500)} `, el('span', { class: 'where' }, `img:${node.number}`))), el('li', {}, 'then the run that shows the finding'))));
+    return (data.campaigns || []).map((campaign) => [nodesOf(campaign), chainTo(campaign, finding.fingerprint).map((at) => campaign.tree[at])]).filter(([, chain]) => chain.length > 0)
+      .map(([nodes, chain]) => section(nodes.chain, el('ol', { class: 'chain' }, chain.map((node) => el('li', {}, `${visible(node.origin, 500)} `, el('span', { class: 'where' }, nodes.name(node)))), el('li', {}, nodes.last))));
   }
 
   /** Why there is nothing new, by the word for it. */

@@ -60,6 +60,8 @@ impl Search<'_> {
                     continue;
                 }
                 self.numbers.made += 1;
+                self.lineage.begin(&long.input, None);
+                self.lineage.born(&shorter);
                 self.try_input(shorter.clone(), None, None)?;
                 let ran = self.tests.last();
                 let is_same = ran.is_some_and(|test| {
@@ -93,6 +95,7 @@ impl Search<'_> {
     pub(super) fn make(&mut self, mut input: Vec<u8>, from: Option<bool>, is_urgent: bool) {
         self.layout.fix(&mut input, &self.options.first);
         if self.inputs.insert(input.clone()) {
+            self.lineage.born(&input);
             let queue = &mut self.made[usize::from(!is_urgent)];
             if queue.len() >= MADE_MAX
                 && let Some((forgotten, _)) = queue.pop_front()

@@ -60,6 +60,7 @@ mod expected;
 mod follows;
 mod leads;
 mod levels;
+mod lineage;
 mod looks;
 mod made;
 mod order;
@@ -96,9 +97,12 @@ use crate::patience::Patience;
 use crate::run::Following;
 use crate::shadow::{Losses, first_bit};
 use crate::stage::Stage;
+use crate::story;
 use crate::tables::Tables;
 use expected::Expected;
 use levels::Levels;
+use lineage::Lineage;
+pub use lineage::Step;
 use pieces::{Long, Piece, changed, inserted, pieces};
 use reach::Reach;
 use strategy::{Known, Order};
@@ -110,8 +114,8 @@ pub trait Company {
     /// How it goes, from time to time.
     fn show(&mut self, numbers: &Numbers);
 
-    /// All inputs that were kept, and all that was found.
-    fn tells(&mut self, kept: &[Vec<u8>], found: &[(u64, Found)]) -> Result<(), Error>;
+    /// All paths that were kept, and all that was found.
+    fn tells(&mut self, kept: &[Step], found: &[(u64, Found)]) -> Result<(), Error>;
 
     /// An input that somebody else has kept, each once.
     fn hears(&mut self) -> Option<Vec<u8>>;
@@ -221,8 +225,11 @@ pub struct Search<'o> {
     pub numbers: Numbers,
     /// What was not followed.
     pub losses: Losses,
-    /// The inputs of paths that did something new to persistent memory.
-    pub kept: Vec<Vec<u8>>,
+    /// The paths that did something new to persistent memory.
+    pub kept: Vec<Step>,
+    lineage: Lineage,
+    /// Of so many findings it is known below which path they hang.
+    placed: usize,
 }
 
 /// Events for the rules.
@@ -298,6 +305,8 @@ impl<'o> Search<'o> {
             numbers: Numbers::default(),
             losses: Losses::default(),
             kept: Vec::new(),
+            lineage: Lineage::default(),
+            placed: 0,
         }
     }
 
@@ -320,6 +329,7 @@ impl<'o> Search<'o> {
         let mut shown = Instant::now();
         let mut is_turn = false;
         let over = loop {
+            self.place_findings();
             company.tells(&self.kept, &self.judge.found)?;
             if let Some(over) = self.is_over() {
                 break over;
@@ -378,6 +388,14 @@ impl<'o> Search<'o> {
             self.notes.push(note);
         }
         Ok(over)
+    }
+
+    /// Says of what was found below which path it hangs.
+    fn place_findings(&mut self) {
+        for (_, found) in &mut self.judge.found[self.placed..] {
+            found.behind = self.lineage.of(&found.proof.input).kept;
+        }
+        self.placed = self.judge.found.len();
     }
 
     /// Whether bytes of the input mean something by where they are, as those of a pool do: then
@@ -463,6 +481,7 @@ impl<'o> Search<'o> {
         let test = &self.tests[turn.test as usize];
         let at = turn.at as usize;
         let decision = test.decisions[at];
+        self.lineage.begin(&test.input, Some(decision.pc));
         for other in ways(other_way(&decision, turn.place), &test.setting(at)) {
             *self.tries.entry(other).or_default() += 1;
         }
@@ -475,6 +494,7 @@ impl<'o> Search<'o> {
             Answer::Unsat => {
                 self.numbers.unsatisfiable += 1;
                 if self.order.helps() {
+                    self.lineage.begin(&test.input, None);
                     self.lead_towards(turn);
                 }
                 return None;
@@ -526,6 +546,7 @@ impl<'o> Search<'o> {
             self.numbers.repeated += 1;
             return None;
         }
+        self.lineage.born(&input);
         Some((input, expected))
     }
 
@@ -645,6 +666,9 @@ impl<'o> Search<'o> {
             );
             self.numbers.endless += u64::from(is_cut);
             let is_news = pm.keys().any(|pair| !self.pm.contains(pair));
+            let origin = self.lineage.of(&input);
+            let turned = origin.turned.filter(|_| is_news);
+            let turned = turned.and_then(|pc| story::line(pc, shadow.path.thread, &mut rules.0));
             let ended = Ended {
                 input: &input,
                 ran: &ran,
@@ -666,11 +690,17 @@ impl<'o> Search<'o> {
             let news = new.len() as u64;
             self.pm.extend(pm.into_keys());
             if news > 0 {
-                self.kept.push(input.clone());
+                self.lineage.keep(&input, self.kept.len());
+                self.kept.push(Step {
+                    input: input.clone(),
+                    from: origin.kept,
+                    turned,
+                });
                 if !is_cut {
                     self.look_later(&input);
                 }
             }
+            self.lineage.begin(&input, None);
             if let Some(edges) = &outcome.edges {
                 merge(&mut self.edges, edges);
             }
