@@ -20,14 +20,19 @@
 //! is written `…`.
 
 mod address;
+mod copies;
 mod types;
 mod variables;
 
 use crate::elf::Unit;
 use address::{Code, DEPTH_MAX, Leaf, Linear, Registers, Walk};
+use copies::Frame;
 use types::{Shape, Step, Types};
 pub(crate) use variables::UnitIndex;
 use variables::{Home, Variable};
+
+/// DWARF's number of it.
+const STACK_POINTER: u8 = 7;
 
 /// What an instruction accesses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,10 +58,12 @@ pub(crate) fn accessed<'data>(
     let (mut walk, size) = Walk::begin(&code, pc)?;
     let mut variables = variables::at(unit, function, pc, cfa)?;
     variables.extend(index.globals(unit));
-    let names = Names {
+    let mut names = Names {
         variables,
         types: Types::new(unit),
         arrow: index.arrow(),
+        frame: Frame::of(&code),
+        at: walk.at(),
     };
     // The first name that is complete; else the first with an index that is not known.
     let mut partial = None;
@@ -74,6 +81,7 @@ pub(crate) fn accessed<'data>(
         if !walk.back() {
             return partial;
         }
+        names.at = walk.at();
     }
 }
 
@@ -85,14 +93,18 @@ struct Named {
     is_complete: bool,
 }
 
-struct Names<'u, 'data> {
+struct Names<'u, 'data, 'c> {
     variables: Vec<Variable>,
     types: Types<'u, 'data>,
     /// How this language writes a member of what a pointer points to.
     arrow: &'static str,
+    /// What may be a copy of a variable.
+    frame: Option<Frame<'c>>,
+    /// Registers are as they were before this instruction.
+    at: usize,
 }
 
-impl Names<'_, '_> {
+impl Names<'_, '_, '_> {
     /// The memory at an address that comes from one pointer.
     fn pointed(
         &self,
@@ -158,6 +170,13 @@ impl Names<'_, '_> {
     fn value(&self, leaf: &Leaf, changed: Registers, depth: usize) -> Option<(Named, i64)> {
         match leaf {
             Leaf::Register(register, width) => {
+                let put = |home| {
+                    let frame = self.frame.as_ref();
+                    frame.is_some_and(|frame| frame.is_put(self.at, *register, *width, home))
+                };
+                if let Some(named) = self.copied(changed, u64::from(*width), put) {
+                    return Some((named, 0));
+                }
                 if changed & 1 << register != 0 {
                     return None;
                 }
@@ -172,9 +191,18 @@ impl Names<'_, '_> {
                 })
             }
             Leaf::Loaded(address, width) => {
-                let held = self.held(address, changed, u64::from(*width));
-                let named =
-                    held.or_else(|| self.pointed(address, changed, u64::from(*width), depth + 1))?;
+                let width = u64::from(*width);
+                let held = self.held(address, changed, width);
+                let held = held.or_else(|| {
+                    let frame = self.frame.as_ref()?;
+                    let [(1, Leaf::Register(STACK_POINTER, 8))] = address.terms[..] else {
+                        return None;
+                    };
+                    self.copied(changed, width, |home| {
+                        frame.are_copies(address.constant, home, width as i64)
+                    })
+                });
+                let named = held.or_else(|| self.pointed(address, changed, width, depth + 1))?;
                 Some((named, 0))
             }
         }
@@ -198,6 +226,29 @@ impl Names<'_, '_> {
             let path = self.types.within(shape, offset, &[], width)?;
             Some(self.told(variable.named(shape), path.steps, path.shape, ""))
         })
+    }
+
+    /// The one variable in the frame whose home has the same as what is asked about.
+    fn copied(
+        &self,
+        changed: Registers,
+        width: u64,
+        is_copy: impl Fn(i64) -> bool,
+    ) -> Option<Named> {
+        if changed & 1 << STACK_POINTER != 0 {
+            return None;
+        }
+        let mut found = self.variables.iter().filter_map(|variable| {
+            let Home::Memory(STACK_POINTER, home) = variable.home else {
+                return None;
+            };
+            let shape = self.types.shape(variable.ty)?;
+            let fits = self.types.size(shape)? == width && is_copy(home);
+            fits.then(|| variable.named(shape))
+        });
+        let named = found.next()?;
+        // Two variables that are given the same value.
+        found.next().is_none().then_some(named)
     }
 
     /// What stands in brackets.

@@ -111,6 +111,16 @@ pub(super) struct Code {
 const CODE_BYTES_MAX: u64 = 1 << 20;
 
 impl Code {
+    /// In ascending order.
+    pub(super) fn instructions(&self) -> &[Instruction] {
+        &self.instructions
+    }
+
+    /// Whether something may jump there.
+    pub(super) fn is_target(&self, ip: u64) -> bool {
+        self.jumps_anywhere || self.targets.contains(&ip)
+    }
+
     /// Decodes these ranges of addresses one after the other.
     pub(super) fn decode<'data>(
         ranges: &[(u64, u64)],
@@ -197,6 +207,11 @@ impl<'c> Walk<'c> {
         self.changed
     }
 
+    /// Before which instruction that is.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
     /// Goes back by one instruction. False if that cannot be done for certain.
     pub(super) fn back(&mut self) -> bool {
         self.go_back().is_some()
@@ -204,7 +219,7 @@ impl<'c> Walk<'c> {
 
     fn go_back(&mut self) -> Option<()> {
         let here = self.code.instructions[self.at].ip();
-        if self.code.jumps_anywhere || self.code.targets.contains(&here) {
+        if self.code.is_target(here) {
             return None;
         }
         let before = self.code.instructions[..self.at].last()?;
@@ -341,7 +356,7 @@ fn address_of(instruction: &Instruction) -> Option<Linear> {
 
 /// The number of a general register, if all of it or its lower half is meant, and the width of
 /// that.
-fn whole(register: Register) -> Option<(u8, u8)> {
+pub(super) fn whole(register: Register) -> Option<(u8, u8)> {
     let width = match register {
         _ if register.is_gpr64() => 8,
         _ if register.is_gpr32() => 4,
