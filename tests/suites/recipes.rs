@@ -58,6 +58,10 @@ fn main() {
         trial("gdb::recovery", gdb_in_recovery),
         trial("gdb::refusals", gdb_refusals),
         trial("in_ci_nothing_checked_is_no_success", in_ci),
+        trial(
+            "explore_names_what_cannot_be_made",
+            explore_names_what_cannot_be_made,
+        ),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -930,6 +934,29 @@ fn explore_names_the_test() -> Result<()> {
     ensure!(origin.command == ["./x", "x.pool"], "{origin:?}");
     let finding = explored("./x x.pool")?;
     ensure!(finding.origins.is_empty(), "{:?}", finding.origins);
+    Ok(())
+}
+
+/// Which folder or file it is, in the system's words and without its numbers.
+fn explore_names_what_cannot_be_made() -> Result<()> {
+    let project = Project::new(&[])?;
+    project.compile()?;
+    for (option, text) in [
+        (
+            "--folder",
+            "cannot make the folder: /dev/null/x: Not a directory\n",
+        ),
+        (
+            "--outcomes",
+            "cannot write the outcomes: /dev/null/x: Not a directory\n",
+        ),
+    ] {
+        let outcome = project.run(&format!(
+            "brownout explore {option} /dev/null/x --pm '*.pool' -- ./t x.pool"
+        ))?;
+        ensure!(outcome.status == 3, "{}", outcome.describe());
+        expect_said(&outcome, text)?;
+    }
     Ok(())
 }
 

@@ -37,7 +37,7 @@ impl Failure {
     pub fn usage(sentence: impl Into<String>) -> Failure {
         Failure {
             code: USAGE,
-            sentence: sentence.into(),
+            sentence: without_numbers(sentence.into()),
         }
     }
 
@@ -45,7 +45,7 @@ impl Failure {
     pub fn cannot_run(sentence: impl Into<String>) -> Failure {
         Failure {
             code: CANNOT_RUN,
-            sentence: sentence.into(),
+            sentence: without_numbers(sentence.into()),
         }
     }
 
@@ -64,6 +64,22 @@ impl Failure {
             sentence: sentence.into(),
         }
     }
+}
+
+/// The system's words for errors are for people, its numbers are not.
+fn without_numbers(mut sentence: String) -> String {
+    const BEGIN: &str = " (os error ";
+    let mut from = 0;
+    while let Some(at) = sentence[from..].find(BEGIN).map(|at| from + at) {
+        let number = &sentence[at + BEGIN.len()..];
+        let digits = number.bytes().take_while(u8::is_ascii_digit).count();
+        if digits > 0 && number[digits..].starts_with(')') {
+            sentence.replace_range(at..=at + BEGIN.len() + digits, "");
+        } else {
+            from = at + BEGIN.len();
+        }
+    }
+    sentence
 }
 
 impl fmt::Display for Failure {
@@ -112,6 +128,17 @@ pub fn of_program(status: &ExitStatus) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_errors_are_left_out() {
+        let said = |text: &str| Failure::usage(text).sentence;
+        assert_eq!(
+            said("a: no (os error 2); b: gone (os error 13)"),
+            "a: no; b: gone"
+        );
+        let other = "the file ' (os error x)' (os error";
+        assert_eq!(said(other), other);
+    }
 
     #[test]
     fn a_launch_that_is_forbidden_says_what_to_do() {

@@ -99,6 +99,22 @@ fn empty_program() {
     refused(&["run", "--", ""], USAGE, "empty");
 }
 
+/// What cannot be made or written is named.
+#[test]
+fn folders_and_files_that_cannot_be_made() {
+    for (command, option) in [
+        ("fuzz", "--out"),
+        ("race", "--out"),
+        ("check", "--save-trace"),
+        ("check", "--output"),
+        ("check", "--coverage"),
+        ("check", "--gen-suppressions"),
+    ] {
+        let args = [command, option, "/dev/null/x", "--pm", "x", "--", "true"];
+        refused(&args, USAGE, "/dev/null/x: Not a directory");
+    }
+}
+
 /// An option may name what never ends.
 #[test]
 fn endless_files() {

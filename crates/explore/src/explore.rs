@@ -26,7 +26,7 @@ use crate::minimise;
 use crate::native::{self, Stage};
 use crate::nested::{self, Nesting};
 use crate::operations::{self as ops, Operations};
-use crate::options::{Distinct, Error, Exploration, Files, Options, io_error};
+use crate::options::{Distinct, Error, Exploration, Files, Options, io_error, io_error_at};
 use crate::oracle::Symptom;
 use crate::outcome::{Outcome, Status};
 use crate::pool::Pool;
@@ -217,7 +217,7 @@ fn explore_recorded(
     let is_complete = exploration.coverage.is_exhaustive();
     exploration.statistics = statistics(&search, depth, is_complete, control.wall, run.begun);
     if let Some(path) = &options.outcomes {
-        write_outcomes(&search, path).map_err(io_error("cannot write the outcomes"))?;
+        write_outcomes(&search, path).map_err(io_error_at("cannot write the outcomes", path))?;
     }
     exploration.notes = conclude(&mut search, options, is_done, notes);
     Ok(exploration)
@@ -687,7 +687,8 @@ fn open_journal(
     let identity = identity(options, recording);
     let tracked = recording.files.values().map(|file| file.path.clone());
     let kept = Kept::new(tracked.collect(), scratch);
-    fs::create_dir_all(&options.folder).map_err(io_error("cannot make the folder"))?;
+    let folder = &options.folder;
+    fs::create_dir_all(folder).map_err(io_error_at("cannot make the folder", folder))?;
     let path = options.folder.join(JOURNAL);
     if !options.resume {
         // Of what recovery knows besides persistent memory, only the files that it opens are seen:
@@ -701,7 +702,7 @@ fn open_journal(
         }
     }
     let opened = Journal::open(&path, &identity, kept);
-    let (mut journal, known) = opened.map_err(io_error("cannot open the journal"))?;
+    let (mut journal, known) = opened.map_err(io_error_at("cannot open the journal", &path))?;
     journal.uses(used);
     search.remember(&known);
     search.known.journal = Some(journal);

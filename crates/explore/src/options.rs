@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -253,4 +253,12 @@ pub enum Error {
 /// For `map_err`.
 pub fn io_error(what: &'static str) -> impl Fn(io::Error) -> Error {
     move |error| Error::Io(what, error)
+}
+
+/// For `map_err`, of a file or folder that the user can do something about.
+pub fn io_error_at(what: &'static str, path: &Path) -> impl Fn(io::Error) -> Error {
+    move |error| {
+        let text = format!("{}: {error}", path.display());
+        Error::Io(what, io::Error::new(error.kind(), text))
+    }
 }

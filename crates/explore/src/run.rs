@@ -20,7 +20,7 @@ use crate::files::{copy_sparse, hash_sparse};
 use crate::ground::{self, Ground};
 use crate::input::Lines;
 use crate::native::Originals;
-use crate::options::{Error, Options, io_error};
+use crate::options::{Error, Options, io_error, io_error_at};
 use crate::outcome::{Hang, Status};
 use crate::pm_only::PmOnly;
 use crate::recording::{RecordOptions, Recorder, Recording, TrackedFile};
@@ -109,7 +109,7 @@ fn set_up(
 
 /// The program's standard input, and its lines.
 fn standard_input(path: &Path) -> Result<(File, Lines), Error> {
-    let lost = io_error("cannot open the standard input");
+    let lost = io_error_at("cannot open the standard input", path);
     let mut file = File::open(path).map_err(&lost)?;
     let kind = file.metadata().map_err(&lost)?.file_type();
     if kind.is_fifo() || kind.is_socket() {
