@@ -118,8 +118,8 @@ Examples:
   brownout report --compare main.json branch.json
   brownout report --compare main.json branch.json -o changes.html
 
-The page is one file. It needs no network, and can be sent, attached to a bug report or kept with a build. Every analysis also
-writes it at once: --format html -o FILE.html.";
+The page is one file. It needs no network, and can be sent, attached to a bug report or kept with a
+build. Every analysis also writes it at once: --format html -o FILE.html.";
 
 const MERGE_EXAMPLES: &str = "\
 Examples:
@@ -1426,9 +1426,11 @@ pub struct ReportArgs {
     /// Write which source lines touched persistent memory to FILE, as lcov has it
     ///
     /// Each is a test of its own: stores, write-backs, fences and transactions of the program; what
-    /// runs after a crash and reads or stores to persistent memory; and where the power failed.
-    /// Lines that do none of that are not counted. It is the sum of all runs of this command.
-    /// 'genhtml FILE -o DIR' shows it beside the source; the forms json and html have it, too.
+    /// runs after a crash and reads or stores to persistent memory; and where the power failed. It
+    /// is the sum of all runs of this command. A line with the count 0 could write back, fence or
+    /// call libpmem's functions, and was not seen to; of other lines that were not executed, none
+    /// is named. 'genhtml FILE -o DIR' shows it beside the source; the forms json and html have
+    /// it, too.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REPORT_HEADING)]
     pub coverage: Option<PathBuf>,
 }

@@ -213,13 +213,10 @@ pub fn debug(session: Session<'_>) -> Result<u8, Failure> {
     script
         .write_all(text(&stop, &told.text, stdin.as_deref()).as_bytes())
         .map_err(cannot)?;
-    let times = match stop.before {
-        0 => String::new(),
-        n => format!(", for the {}. time", n + 1),
-    };
     message(&format!(
-        "starting gdb; it stops where {}{times}",
-        told.text
+        "starting gdb; it stops where {}{}",
+        told.text,
+        nth_time(stop.before + 1)
     ));
     let view = run.beginning().map_err(|error| {
         Failure::cannot_run(format!("cannot lay out what the program finds: {error}"))
@@ -390,6 +387,21 @@ fn key(event: &Event<'_>, spaces: &mut AddressSpaces) -> Key {
     (spaces.process_of(event.thread), event.pc.0, place)
 }
 
+/// The how manieth time it is, in words, unless it is the first.
+fn nth_time(number: u64) -> String {
+    let ending = match (number % 100, number % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    match number {
+        1 => String::new(),
+        number => format!(", for the {number}{ending} time"),
+    }
+}
+
 /// The script: Python, which gdb has built in.
 fn text(stop: &Stop, told: &str, stdin: Option<&Path>) -> String {
     // JSON's strings are Python's, too, but for bytes that are no text, which paths here are not.
@@ -417,6 +429,17 @@ const SCRIPT: &str = include_str!("gdb.py");
 mod tests {
     use super::*;
     use brownout_findings::{Frame, Severity};
+
+    #[test]
+    fn times_are_counted_in_english() {
+        let all = [1, 2, 3, 4, 11, 12, 13, 21, 22, 101, 111].map(nth_time);
+        let expected = [
+            "", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "101st", "111th",
+        ];
+        for (one, expected) in all.iter().zip(expected) {
+            assert_eq!(one.split(' ').nth(3).unwrap_or_default(), expected);
+        }
+    }
 
     fn told(role: Role, index: u64) -> Told {
         Told {
