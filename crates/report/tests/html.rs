@@ -7,7 +7,8 @@ use std::cell::RefCell;
 
 use brownout_findings::touched::{Adding, Touch};
 use brownout_findings::{
-    CrashFile, Excerpt, Frame, Limit, Report, Reproduction, Role, SourceText, Verdict, rules,
+    CrashFile, Effort, Excerpt, Fate, Frame, Limit, NothingLost, Origin, Report, Reproduction,
+    Role, Sketch, SourceText, Timeline, TimelineStep, Verdict, rules,
 };
 use brownout_report::compare::{Change, Comparison};
 use brownout_report::html::campaign::{Campaign, Image, Moment, Way};
@@ -176,6 +177,38 @@ fn all_of(text: &str) -> Report {
         }
     }
     found.crash_point = Some(event(Role::Crash.name(), text, Vec::new()));
+    found.origins = vec![Origin {
+        test: Some(text.into()),
+        runner: Some(text.into()),
+        command: vec![text.into()],
+        folder: Some(text.into()),
+        pid: Some(7),
+    }];
+    found.sketch = Some(Sketch {
+        file: text.into(),
+        line: 2,
+        text: text.into(),
+    });
+    found.timeline = Some(Timeline {
+        steps: vec![TimelineStep {
+            role: Role::Store,
+            thread: 1,
+            index: 1,
+            place: found.events[0].place.clone(),
+            fate: Some(Fate::Lost),
+            at: text.into(),
+            skipped: 3,
+        }],
+        nothing_lost: Some(NothingLost {
+            status: text.into(),
+            symptom: Some(text.into()),
+        }),
+    });
+    let effort = Effort {
+        needless: 1,
+        stack: found.events[0].stack.clone(),
+        ..Effort::default()
+    };
     let mut made = report(Verdict::Findings, vec![found]);
     made.tool.version = text.into();
     made.analysed.program = vec![text.into(), text.into()];
@@ -187,6 +220,11 @@ fn all_of(text: &str) -> Report {
     made.coverage.limit(Limit::Time, text);
     made.notes = vec![text.into()];
     made.statistics.insert(text.into(), text.into());
+    let effort = serde_json::to_value([effort]).expect("it is JSON");
+    made.statistics.insert(Effort::STATISTIC.into(), effort);
+    let mut adding = Adding::default();
+    adding.at(&made.findings[0].events[0].stack, [(Touch::Stores, 1)]);
+    made.touched = Some(adding.total());
     made.sources = vec![SourceText {
         file: text.into(),
         newer: true,
@@ -544,6 +582,7 @@ fn campaign(text: &str) -> Campaign {
         is_running: Some(true),
         moments: vec![moment(0.0), moment(1.5)],
         images: vec![image(0, None, Way::Root), image(1, Some(0), Way::Crash)],
+        is_of_paths: false,
     }
 }
 
@@ -582,7 +621,6 @@ fn nothing_of_a_campaign_becomes_part_of_the_page() {
         ] {
             assert_eq!(text.as_str(), Some(payload.as_str()), "{start:?}");
         }
-        is_of_paths: false,
         let reports = [all_of(&payload)];
         let now = html::watched(&reports, &[campaign(&payload)]).expect("it is JSON");
         assert!(now.chars().all(|c| !is_unseen(c)), "{start:?}");

@@ -23,7 +23,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use brownout_findings::touched::TouchedFile;
 use brownout_findings::{
-    BuiltIn, Event, Fate, Finding, Frame, Place, Report, Role, Severity, Verdict,
+    BuiltIn, Effort, Event, Fate, Finding, Frame, Place, Report, Role, Severity, Verdict,
 };
 use brownout_tests::seeded::{self, Build};
 use brownout_tests::{Invocation, Scratch, layout, tool, trial};
@@ -373,7 +373,6 @@ fn several_reports_and_two_compared() -> Result<()> {
     expect_silent(&tab)
 }
 
-fn every_analysis() -> Result<()> {
 /// The lines of an event are folded if one before it has shown them.
 fn lines_are_shown_once() -> Result<()> {
     tool::expect_built()?;
@@ -403,6 +402,7 @@ fn lines_are_shown_once() -> Result<()> {
     expect_silent(&tab)
 }
 
+fn every_analysis() -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;
     let browser = Browser::start()?;
@@ -451,8 +451,8 @@ fn look_at(tab: &Tab<'_>, name: &str, page: &Path, report: &Report) -> Result<()
         ))?;
     }
     expect_coverage(tab, report)?;
-    tab.evaluate("document.querySelectorAll('.picture, #costs:not([hidden])').forEach((one) => one.scrollIntoView())")?;
     expect_list_fits(tab, count)?;
+    tab.evaluate("document.querySelectorAll('.picture, #costs:not([hidden])').forEach((one) => one.scrollIntoView())")?;
     screenshot(tab, &format!("{name}-wide"))?;
     for (of, selector, file) in DOCS {
         if *of == name {
@@ -472,17 +472,16 @@ fn look_at(tab: &Tab<'_>, name: &str, page: &Path, report: &Report) -> Result<()
     tab.expect("document.documentElement.scrollWidth <= 360")
         .context("the page is wider than a narrow window")?;
     expect_no_barriers(tab).context("narrow")?;
-    tab.evaluate("window.scrollTo(0, 0)")?;
     tab.expect("[...document.querySelectorAll('#filters select, #filters input')].every((one) => one.offsetHeight < 60)")
         .context("a field is higher than its text")?;
     expect_list_fits(tab, count).context("narrow")?;
+    tab.evaluate("window.scrollTo(0, 0)")?;
     screenshot(tab, &format!("{name}-narrow"))?;
     ensure!(tab.print()?.starts_with(b"%PDF"), "it cannot be printed");
-    expect_silent(tab)
     expect_paper(tab).context("on paper")?;
+    expect_silent(tab)
 }
 
-/// The address changes first, and the page follows it.
 /// The list is as high as what is in it, unless that is higher than there is room.
 fn expect_list_fits(tab: &Tab<'_>, count: usize) -> Result<()> {
     tab.expect(&format!(
@@ -505,6 +504,7 @@ fn expect_paper(tab: &Tab<'_>) -> Result<()> {
     tab.on_paper(false)
 }
 
+/// The address changes first, and the page follows it.
 fn wait_until_shown(tab: &Tab<'_>, finding: &Finding) -> Result<()> {
     tab.wait_for(&format!(
         "document.querySelector('#finding h3').textContent.includes({})",
@@ -1048,9 +1048,34 @@ fn hostile(number: usize, text: &str) -> Finding {
     finding.notes = vec![text.into()];
     finding.origins = vec![brownout_findings::Origin {
         test: Some(text.into()),
+        runner: Some(text.into()),
         command: vec![text.into()],
         ..Default::default()
     }];
+    finding.replay = Some(brownout_findings::Replay {
+        token: text.into(),
+        command: text.into(),
+    });
+    finding.sketch = Some(brownout_findings::Sketch {
+        file: text.into(),
+        line: 2,
+        text: text.into(),
+    });
+    finding.timeline = Some(brownout_findings::Timeline {
+        steps: vec![brownout_findings::TimelineStep {
+            role: Role::Store,
+            thread: 1,
+            index: 1,
+            place: finding.events[0].place.clone(),
+            fate: Some(Fate::Lost),
+            at: text.into(),
+            skipped: 3,
+        }],
+        nothing_lost: Some(brownout_findings::NothingLost {
+            status: text.into(),
+            symptom: Some(text.into()),
+        }),
+    });
     finding.reproduction = Some(brownout_findings::Reproduction {
         files: Vec::new(),
         command: text.into(),
@@ -1087,6 +1112,21 @@ fn hostile_text_is_text() -> Result<()> {
     }
     let mut report = outcome.report(brownout_findings::Analysed::by("check"));
     report.touched = Some(adding.total());
+    let effort: Vec<Effort> = (report.findings.iter())
+        .map(|finding| Effort {
+            needless: 1,
+            stack: finding.events[0].stack.clone(),
+            ..Effort::default()
+        })
+        .collect();
+    let effort = serde_json::to_value(effort)?;
+    report.statistics.insert(Effort::STATISTIC.into(), effort);
+    for text in texts.iter().filter(|text| text.len() < 1000) {
+        report.statistics.insert(text.clone(), json!(text));
+        report
+            .coverage
+            .limit(brownout_findings::Limit::Time, text.as_str());
+    }
     report.analysed.program = texts.clone();
     report.sources = texts
         .iter()
@@ -1107,30 +1147,6 @@ fn hostile_text_is_text() -> Result<()> {
     tab.open(&page, "")?;
     // What such text would have made, were it taken for HTML; the page itself has none of them.
     let made = "document.querySelectorAll('img, iframe, base, link, math, animate, [onerror], [onload], [onmouseover], [onclick]').length === 0 && \
-    finding.replay = Some(brownout_findings::Replay {
-        token: text.into(),
-        command: text.into(),
-    });
-    finding.sketch = Some(brownout_findings::Sketch {
-        file: text.into(),
-        line: 2,
-        text: text.into(),
-    });
-    finding.timeline = Some(brownout_findings::Timeline {
-        steps: vec![brownout_findings::TimelineStep {
-            role: Role::Store,
-            thread: 1,
-            index: 1,
-            place: finding.events[0].place.clone(),
-            fate: Some(Fate::Lost),
-            at: text.into(),
-            skipped: 3,
-        }],
-        nothing_lost: Some(brownout_findings::NothingLost {
-            status: text.into(),
-            symptom: Some(text.into()),
-        }),
-    });
                 document.querySelectorAll('script').length === 2 && document.querySelectorAll('meta[http-equiv=refresh]').length === 0";
     for (number, text) in texts.iter().enumerate() {
         tab.evaluate(&format!("location.hash = 'finding={number:016x}'"))?;
