@@ -917,6 +917,8 @@ fn the_paths_of_a_campaign() -> Result<()> {
     tab.open(&page, "")?;
     tab.expect("document.querySelectorAll('.tree g.lit').length >= 2")?;
     tab.expect("document.querySelectorAll('.tree g.lit').length === document.querySelectorAll('#finding .chain li').length - 1")?;
+    // Blanks of an input are shown, too: what stands behind the text is near its end.
+    tab.expect("(() => { const link = document.querySelector('.tree a'); const text = link.previousElementSibling.getBBox(); return link.getBBox().x - text.x - text.width < 40; })()")?;
     tab.expect("document.querySelector('.tree-box').previousElementSibling.textContent.startsWith('Inputs that did something new')")?;
     tab.evaluate("document.querySelector('.tree-box').scrollIntoView()")?;
     screenshot(&tab, "paths")?;
