@@ -2,8 +2,8 @@
 //!
 //! **Purpose.** A compiler that does not optimise may put a parameter twice into the frame: once
 //! where debug information says that it is, and once where its own code takes it from. Rust does.
-//! Then what the code loads is no variable's home. And where it takes a parameter from its register,
-//! debug information still says that it is in the frame.
+//! Then what the code loads is no variable's home. And where it takes a parameter from its
+//! register, debug information still says that it is in the frame.
 //!
 //! **Guarantee.** Two slots are called copies only if they are given the same register right
 //! behind each other, without a call, a jump, a place to jump to or another value of the register

@@ -1,4 +1,5 @@
-// As shapes.c, for what a compiler does that does not optimise and has copies of its own in the frame.
+// As shapes.c, for what a compiler does that does not optimise and has copies of its own in the
+// frame.
 #![allow(dead_code)]
 
 #[repr(C)]
