@@ -279,6 +279,14 @@ impl Engine {
         }
     }
 
+    /// Where indirect branches can arrive: the address of each block that they can enter, and where
+    /// they do.
+    pub fn entrances(&self) -> impl Iterator<Item = (ProgramAddr, CacheAddr)> + '_ {
+        let entered = |block: &&Block| !block.dead && !block.prefix.is_none();
+        let entered = self.blocks.iter().filter(entered);
+        entered.map(|block| (block.pc, block.prefix))
+    }
+
     /// Links all exits whose targets are translated.
     pub fn link_all(&mut self) {
         for id in 0..self.blocks.len() {

@@ -28,11 +28,15 @@ const LEAST: u64 = 2 * LARGE;
 /// a quarter of one.
 const ONE_OF: u64 = 6;
 
+/// If so much of the heap is behind its last whole large page, it gets one more.
+const TAIL_LEAST: u64 = LARGE / 4;
+
 const PRCTL: u64 = 157;
 const PR_SET_THP_DISABLE: u64 = 41;
 const PR_GET_THP_DISABLE: u64 = 42;
 const MADV_DONTFORK: u64 = 10;
 const MADV_HUGEPAGE: u64 = 14;
+const MADV_POPULATE_WRITE: u64 = 23;
 
 /// Where the heap is whose pages [`count`] counts.
 static START: AtomicU64 = AtomicU64::new(0);
@@ -42,10 +46,18 @@ static LEN: AtomicU64 = AtomicU64::new(0);
 pub struct Heap {
     start: u64,
     len: u64,
-    /// Where a copy of it is, once there is one; shared with all children.
-    copy: Option<u64>,
+    /// A copy of it, once there is one; all children have it, too.
+    copy: Option<Copy>,
     /// It was found out that no copy is wanted.
     is_settled: bool,
+}
+
+/// What the heap held, in memory that is not written to any more.
+struct Copy {
+    /// The mapping, and its length.
+    map: (u64, u64),
+    /// Where in it.
+    at: u64,
 }
 
 impl Heap {
@@ -75,59 +87,119 @@ impl Heap {
         if written * ONE_OF < self.len / PAGE {
             return;
         }
+        let room = self.len.next_multiple_of(LARGE) + LARGE;
         // SAFETY: new memory, wherever there is room; it goes before a run goes on. The heap's
         // bytes are read by nobody but us meanwhile, and what is said about it concerns forks only.
         unsafe {
             let at = sc!(
                 nr::MMAP,
                 0u64,
-                self.len,
+                room,
                 sys::PROT_READ | sys::PROT_WRITE,
-                sys::MAP_SHARED | sys::MAP_ANONYMOUS,
+                sys::MAP_PRIVATE | sys::MAP_ANONYMOUS,
                 u64::MAX,
                 0
             );
             if at < 0 {
                 return;
             }
+            // Whole large pages, so that a fork inherits them by some entries, and reads them
+            // without a fault.
+            let copy = (at as u64).next_multiple_of(LARGE);
             let from = self.start as *const u8;
-            core::ptr::copy_nonoverlapping(from, at as *mut u8, self.len as usize);
+            with_large_pages(|| {
+                sc!(nr::MADVISE, copy, self.len.next_multiple_of(LARGE), MADV_HUGEPAGE);
+                core::ptr::copy_nonoverlapping(from, copy as *mut u8, self.len as usize);
+            });
             if sc!(nr::MADVISE, self.start, self.len, MADV_DONTFORK) < 0 {
-                sc!(nr::MUNMAP, at, self.len);
+                sc!(nr::MUNMAP, at, room);
                 return;
             }
-            self.copy = Some(at as u64);
+            let at = Copy { map: (at as u64, room), at: copy };
+            self.copy = Some(at);
         }
     }
 
     /// In a child, before it goes on: the heap is there.
     pub fn arrive(&self) {
-        let Some(copy) = self.copy else {
+        let Some(copy) = &self.copy else {
             return;
         };
         // SAFETY: the place of the heap is empty, because forks do not get it; the kernel still
         // counts it as the heap. The copy is as long, and nobody but this function uses it here.
         unsafe {
-            let is_off = sc!(PRCTL, PR_GET_THP_DISABLE, 0u64, 0u64, 0u64, 0u64);
-            sc!(PRCTL, PR_SET_THP_DISABLE, 0u64, 0u64, 0u64, 0u64);
-            let at = sc!(
+            // Up to the end of a large page, if nothing is there: the rest of it goes again.
+            let end = self.start + self.len;
+            let behind = end.next_multiple_of(LARGE) - end;
+            let wants_more = LARGE - behind >= TAIL_LEAST;
+            let mut more = if wants_more { behind } else { 0 };
+            if !self.map(more) {
+                more = 0;
+                if !self.map(0) {
+                    crate::fatal_unsupported("the heap of a forked run could not be made");
+                }
+            }
+            with_large_pages(|| {
+                sc!(nr::MADVISE, self.start, self.len + more, MADV_HUGEPAGE);
+                // Where it begins and ends, pages are small: all at once, instead of by a fault
+                // each. Kernels before 5.14 do not know that.
+                for (from, len) in edges(self.start, self.len + more) {
+                    sc!(nr::MADVISE, from, len, MADV_POPULATE_WRITE);
+                }
+                let to = self.start as *mut u8;
+                core::ptr::copy_nonoverlapping(copy.at as *const u8, to, self.len as usize);
+            });
+            if more > 0 {
+                sc!(nr::MUNMAP, end, more);
+            }
+            sc!(nr::MUNMAP, copy.map.0, copy.map.1);
+        }
+    }
+
+    /// Maps fresh memory in the place of the heap, and so much behind it. False if something is
+    /// there.
+    ///
+    /// # Safety
+    ///
+    /// In a fork that has not got the heap, and has not used it yet.
+    unsafe fn map(&self, more: u64) -> bool {
+        // SAFETY: as the caller says. What is there stays, and then nothing is mapped.
+        let at = unsafe {
+            sc!(
                 nr::MMAP,
                 self.start,
-                self.len,
+                self.len + more,
                 sys::PROT_READ | sys::PROT_WRITE,
                 sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED_NOREPLACE,
                 u64::MAX,
                 0
-            );
-            if at as u64 != self.start {
-                crate::fatal_unsupported("the heap of a forked run could not be made");
-            }
-            sc!(nr::MADVISE, self.start, self.len, MADV_HUGEPAGE);
-            let to = self.start as *mut u8;
-            core::ptr::copy_nonoverlapping(copy as *const u8, to, self.len as usize);
-            sc!(PRCTL, PR_SET_THP_DISABLE, is_off.max(0), 0u64, 0u64, 0u64);
-            sc!(nr::MUNMAP, copy, self.len);
+            )
+        };
+        if at as u64 != self.start && at > 0 {
+            // A kernel that does not know the flag has put it elsewhere.
+            // SAFETY: just mapped, and nobody's.
+            unsafe { sc!(nr::MUNMAP, at, self.len + more) };
         }
+        at as u64 == self.start
+    }
+}
+
+/// The parts of a stretch of memory that are in no whole large page.
+fn edges(start: u64, len: u64) -> [(u64, u64); 2] {
+    let end = start + len;
+    let first = start.next_multiple_of(LARGE).min(end);
+    let last = (end / LARGE * LARGE).max(first);
+    [(start, first - start), (last, end - last)]
+}
+
+/// Does something while this thread may get large pages, whatever the program has said.
+fn with_large_pages(does: impl FnOnce()) {
+    // SAFETY: numbers only.
+    unsafe {
+        let is_off = sc!(PRCTL, PR_GET_THP_DISABLE, 0u64, 0u64, 0u64, 0u64);
+        sc!(PRCTL, PR_SET_THP_DISABLE, 0u64, 0u64, 0u64, 0u64);
+        does();
+        sc!(PRCTL, PR_SET_THP_DISABLE, is_off.max(0), 0u64, 0u64, 0u64);
     }
 }
 

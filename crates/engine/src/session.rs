@@ -228,7 +228,7 @@ fn keep(ctx: &mut ThreadContext) {
     }
     let old = dispositions::block_all();
     crate::pm::ring::publish();
-    if serve() {
+    if serve(ctx) {
         become_run(ctx);
     }
     if ctx.pending_signal() == 0 {
@@ -240,7 +240,7 @@ fn keep(ctx: &mut ThreadContext) {
 const WAIT_NS: u64 = 200_000_000;
 
 /// Forks whenever the tool asks. Returns in each child, when it is its turn.
-fn serve() -> bool {
+fn serve(ctx: &mut ThreadContext) -> bool {
     let c = control();
     let kept = Kept::take();
     let mut heap = Heap::find();
@@ -261,7 +261,7 @@ fn serve() -> bool {
         kept.restore();
         // While a run is under way, translation would go by what that has made of the shared memory
         // (whether it has several threads).
-        learn();
+        learn(ctx);
         heap.prepare();
         if spare <= 0 {
             spare = fork();
@@ -372,7 +372,7 @@ fn fork() -> i64 {
 
 /// Does what the runs so far have done. The code is the same, so a translation made here is as
 /// good.
-fn learn() {
+fn learn(ctx: &mut ThreadContext) {
     let c = control();
     let count = (c.learned_count.swap(0, Ordering::AcqRel) as usize).min(LEARNED_MAX);
     if count == 0 {
@@ -406,6 +406,14 @@ fn learn() {
         }
     }
     engine.link_all();
+    // Runs begin with what indirect branches need, in pages that they only read.
+    let empty = ctx.entry_miss;
+    for (pc, prefix) in engine.entrances() {
+        let entry = &mut ctx.ibtc()[crate::context::ibtc_index(pc)];
+        if *entry == empty {
+            *entry = prefix;
+        }
+    }
 }
 
 // ---------------------------------------------------------------- what runs have in common

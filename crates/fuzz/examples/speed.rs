@@ -2,7 +2,8 @@
 //! natively: executions a second, and where their time goes. `cargo xtask bench fuzz` calls it.
 //!
 //! What is spent on what follows from differences: between runs without and with the commands, and
-//! between runs that nobody judges and those that are judged.
+//! between runs that nobody judges and those that are judged. The machine may have other work: then
+//! the processor's time, of this process and of those that have ended, says more than the clock.
 //!
 //! ```text
 //!  speed RUNS POOL INPUT PROGRAM ARGS…
@@ -13,7 +14,7 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use brownout_explore::Ground;
@@ -33,17 +34,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let program = word()?;
     let args: Vec<_> = words.collect();
     let before = fs::read(&pool)?;
-    let mut native = Duration::ZERO;
+    let mut native = Spent::default();
     let launches = (runs / 10).max(1);
     for _ in 0..launches {
-        let begun = Instant::now();
+        let begun = Spent::now();
         let mut command = Command::new(&program);
         command.args(&args).stdin(File::open(&path)?);
         command
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()?;
-        native += begun.elapsed();
+        native = native.plus(begun.until_now(), 1.0);
         fs::write(&pool, &before)?;
     }
     let folder = tempfile::tempdir()?;
@@ -80,12 +81,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     runner.run(&case)?;
     runner.run(&case)?;
     let opening = runner.times.opening;
-    let begun = Instant::now();
+    let begun = Spent::now();
     for _ in 0..runs {
         runner.run(&case)?;
     }
-    let each = begun.elapsed().as_secs_f64() / f64::from(runs);
-    let native = native.as_secs_f64() / f64::from(launches);
+    let spent = begun.until_now().each(runs);
+    let native_spent = native.each(launches);
+    let (each, native) = (spent.clock, native_spent.clock);
     println!(
         "{:.0} executions a second ({:.2} ms each); launched natively {:.0} a second ({:.2} ms each): {:.1} times as many. \
          {} of {} runs were forked.",
@@ -97,6 +99,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         runner.warm,
         runs + 2,
     );
+    for (name, spent) in [("forked", spent), ("launched natively", native_spent)] {
+        println!(
+            "{name}: {:.2} ms of a processor each ({:.0} a second), {:.2} of them in the program or the tool, {:.2} in the kernel; {:.0} page faults.",
+            spent.processor() * 1e3,
+            1.0 / spent.processor(),
+            spent.user * 1e3,
+            spent.kernel * 1e3,
+            spent.faults,
+        );
+    }
     println!("\n| part of an execution | ms | share |\n|---|---:|---:|");
     let parts = [
         (
@@ -123,6 +135,59 @@ fn main() -> Result<(), Box<dyn Error>> {
         opening * 1e3
     );
     Ok(())
+}
+
+/// What something takes: seconds by the clock, seconds of a processor, page faults.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    clock: f64,
+    user: f64,
+    kernel: f64,
+    faults: f64,
+}
+
+impl Spent {
+    /// By now, of this process and of its children that have ended.
+    fn now() -> Spent {
+        let mut all = Spent::default();
+        for who in [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN] {
+            // SAFETY: all zeros are valid; the kernel fills it in.
+            let usage = unsafe {
+                let mut usage: libc::rusage = std::mem::zeroed();
+                libc::getrusage(who, &raw mut usage);
+                usage
+            };
+            let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+            all.user += seconds(usage.ru_utime);
+            all.kernel += seconds(usage.ru_stime);
+            all.faults += usage.ru_minflt as f64;
+        }
+        static BEGUN: OnceLock<Instant> = OnceLock::new();
+        all.clock = BEGUN.get_or_init(Instant::now).elapsed().as_secs_f64();
+        all
+    }
+
+    fn until_now(self) -> Spent {
+        Spent::now().plus(self, -1.0)
+    }
+
+    fn plus(self, other: Spent, factor: f64) -> Spent {
+        Spent {
+            clock: self.clock + factor * other.clock,
+            user: self.user + factor * other.user,
+            kernel: self.kernel + factor * other.kernel,
+            faults: self.faults + factor * other.faults,
+        }
+    }
+
+    fn each(self, count: u32) -> Spent {
+        let share = 1.0 / f64::from(count);
+        Spent::default().plus(self, share)
+    }
+
+    fn processor(self) -> f64 {
+        self.user + self.kernel
+    }
 }
 
 /// Where the time of runs goes that nobody judges: seconds of each.

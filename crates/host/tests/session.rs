@@ -361,6 +361,80 @@ fn runs_may_differ_in_their_input() {
     }
 }
 
+/// Has a heap of so many pages before it reads its input. Then it writes to all of it, has it grow
+/// and shrink, forks, and calls many functions by their addresses.
+const HEAVY: &str = r#"
+static volatile uint64_t *pm;
+#define F(n) static uint64_t f##n(uint64_t x) { return x * (2 * n + 3) + n; }
+F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
+static uint64_t (*volatile fs[])(uint64_t) = { f0, f1, f2, f3, f4, f5, f6, f7 };
+static uint64_t sum(const unsigned char *at, const unsigned char *end) {
+    uint64_t sum = 5381;
+    for (; at < end; at++) sum = sum * 33 + *at;
+    return sum;
+}
+int main(int argc, char **argv) {
+    pm = map(argv[1]);
+    size_t size = strtoul(argv[2], 0, 10) * 4096;
+    unsigned char *heap = sbrk(size);
+    if (heap == (void *)-1) return 9;
+    for (size_t i = 0; i < size; i++) heap[i] = i * 2654435761u >> 24;
+    char line[100];
+    if (read(0, line, sizeof line) < 0) return 9;
+    pm[1] = sum(heap, heap + size);
+    pm[2] = (uint64_t)sbrk(0) - (uint64_t)heap;
+    for (size_t i = 0; i < size; i += 512) heap[i] += 1;
+    pm[3] = sum(heap, heap + size);
+    // It grows across the next boundary of large pages, and what is new is zero.
+    unsigned char *more = sbrk(3 << 20);
+    pm[4] = more - heap;
+    pm[5] = sum(more, more + (3 << 20));
+    memset(more, 1, 3 << 20);
+    if (fork() == 0) { heap[7] = 9; more[7] = 9; _exit(0); }
+    int status;
+    wait(&status);
+    pm[6] = sum(heap, more + (3 << 20));
+    pm[7] = (uint64_t)sbrk(-(4 << 20)) - (uint64_t)heap;
+    pm[8] = (uint64_t)sbrk(1 << 20) - (uint64_t)heap;
+    pm[9] = sum(heap, sbrk(0));
+    void *behind = mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pm[10] = (uint64_t)behind;
+    for (int i = 0; i < 1000; i++) pm[11] = fs[(i * 7 + i / 9) % 8](pm[11]);
+    return 3;
+}
+"#;
+
+/// A heap is copied as a whole where runs write to most of it: nobody can tell, wherever it ends.
+#[test]
+fn large_heaps_are_as_in_a_launch() {
+    let folder = Folder::new();
+    let program = folder.program(HEAVY);
+    let input = folder.file("input", "x\n");
+    // It begins somewhere in a large page, so one of these ends at the start of one, or near it.
+    for pages in [1100, 1227, 1356, 1484] {
+        let config = || LaunchConfig {
+            stdin: Some(File::open(&input).expect("there")),
+            ..config(&folder, &program, &pages.to_string())
+        };
+        folder.pool();
+        let there = launched(&folder, &config());
+        assert_eq!(there.1, ExitStatus::Code(3), "{pages}");
+        let kept = config();
+        folder.pool();
+        let mut session = Session::open(&kept, StopAt::Input).expect("it can be kept");
+        // The first runs find out what the others need.
+        for run in 0..4 {
+            folder.pool();
+            let here = forked(&folder, &mut session, &kept);
+            assert_eq!(
+                in_any_order(&there),
+                in_any_order(&here),
+                "{pages}, run {run}"
+            );
+        }
+    }
+}
+
 #[test]
 fn what_a_fork_would_not_inherit_is_refused() {
     let folder = Folder::new();
