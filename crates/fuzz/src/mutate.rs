@@ -1,13 +1,14 @@
 //! How inputs are changed: by operations, if anything is known about those, and by bytes.
 //!
 //! Operations are the business of `brownout-inputs`, bytes that of LibAFL's havoc; words and
-//! numbers that the program waits for are put among bytes, too. Which of the two is tried depends
-//! on how well each has done of late.
+//! numbers that the program waits for are put among bytes, too, and records of binary inputs are
+//! made longer and shorter together with their lengths. Which of the two is tried depends on how
+//! well each has done of late.
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
 
-use brownout_inputs::{Limits, Mutator as Operations, Tokens, Weights};
+use brownout_inputs::{Limits, Mutator as Operations, Weights, reframed};
 use libafl::Error;
 use libafl::corpus::{Corpus, CorpusId};
 use libafl::mutators::havoc_mutations::{HavocMutationsType, havoc_mutations};
@@ -38,6 +39,9 @@ pub fn chain_max(seeds: impl IntoIterator<Item = usize>) -> usize {
 /// Of so many changes of bytes, one puts something in that the program is known to wait for.
 const GRAFTS: usize = 4;
 
+/// Of so many others, one changes a record with its length, if the input is binary.
+const FRAMES: usize = 4;
+
 /// See the module's header.
 pub struct Changes {
     operations: Operations,
@@ -55,6 +59,7 @@ enum Last {
     Operations(Vec<brownout_inputs::Change>),
     Bytes,
     Graft,
+    Frame,
 }
 
 /// A number below `n`, from LibAFL's generator.
@@ -78,9 +83,9 @@ impl Changes {
         }
     }
 
-    /// Words and numbers to try.
-    pub fn tokens_mut(&mut self) -> &mut Tokens {
-        &mut self.operations.tokens
+    /// What is known about operations, and words and numbers to try.
+    pub fn operations_mut(&mut self) -> &mut Operations {
+        &mut self.operations
     }
 
     /// What the last change was, as file names have it.
@@ -91,6 +96,7 @@ impl Changes {
                 names.join("+")
             }
             Some(Last::Graft) => "graft".to_owned(),
+            Some(Last::Frame) => "frame".to_owned(),
             Some(Last::Bytes) | None => "havoc".to_owned(),
         }
     }
@@ -103,6 +109,15 @@ impl Changes {
         }
         let tokens = &self.operations.tokens;
         tokens.graft(input, self.input_max, &mut random)
+    }
+
+    /// A record of another length among them, now and then.
+    fn framed<R: Rand>(&self, input: &[u8], random: &mut R) -> Option<Vec<u8>> {
+        let mut random = |n: usize| below(random, n);
+        if random(FRAMES) > 0 {
+            return None;
+        }
+        reframed(input, self.input_max, &mut random)
     }
 
     /// How many of a hundred changes are of operations.
@@ -145,6 +160,9 @@ where
         } else if let Some(input) = self.grafted(&case.input, state.rand_mut()) {
             case.input = input;
             self.last = Some(Last::Graft);
+        } else if let Some(input) = self.framed(&case.input, state.rand_mut()) {
+            case.input = input;
+            self.last = Some(Last::Frame);
         } else {
             self.last = Some(Last::Bytes);
             self.bytes.mutate(state, case)?;
@@ -175,6 +193,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brownout_inputs::Tokens;
     use libafl::corpus::{InMemoryCorpus, Testcase};
     use libafl::feedbacks::ConstFeedback;
     use libafl::state::StdState;
@@ -223,7 +242,15 @@ mod tests {
         assert!(grafts.clone().count() > 20);
         assert!(grafts.clone().all(|(_, input)| has(input)));
         let without = changed(&[0, 1, 2, 3], Tokens::default(), INPUT_MAX, 50);
-        assert!(without.iter().all(|(name, _)| name == "havoc"));
+        assert!(without.iter().all(|(name, _)| name != "graft"));
+    }
+
+    #[test]
+    fn records_of_binary_inputs_change_with_their_lengths() {
+        let all = changed(b"\x01\x03abc\x02\x00", Tokens::default(), INPUT_MAX, 200);
+        assert!(all.iter().filter(|(name, _)| name == "frame").count() > 20);
+        let text = changed(b"put 5\nget 5\n", Tokens::default(), INPUT_MAX, 50);
+        assert!(text.iter().all(|(name, _)| name == "havoc"));
     }
 
     /// What is behind the usual limit in a long seed is not lost by each change.

@@ -130,15 +130,14 @@ impl Options {
 /// cases were made by changing bytes, too, and show nothing.
 fn known(templates: Option<&Templates>, tokens: &Tokens, cases: &[Begun]) -> Operations {
     let mut tokens = tokens.clone();
-    let templates = match templates {
-        Some(templates) => templates.clone(),
+    let mut operations = match templates {
+        Some(templates) => Operations::new(templates.clone()),
         None => {
             let seeds = cases.iter().filter(|begun| begun.is_seed);
             let seeds: Vec<&[u8]> = seeds.map(|begun| &begun.case.input[..]).collect();
-            brownout_inputs::learn(&seeds, &mut tokens)
+            Operations::new(brownout_inputs::learn(&seeds, &mut tokens)).learning()
         }
     };
-    let mut operations = Operations::new(templates);
     operations.tokens = tokens;
     operations
 }

@@ -20,7 +20,7 @@ use brownout_campaign::budget::{Activity, Budget, Measure};
 use brownout_findings::Severity;
 use brownout_host::Comparison;
 use brownout_images::{ImageId, Origin};
-use brownout_inputs::{Mutator as Operations, Tokens};
+use brownout_inputs::Mutator as Operations;
 use libafl::corpus::{Corpus, CorpusId, HasCurrentCorpusId, InMemoryCorpus};
 use libafl::events::NopEventManager;
 use libafl::executors::ExitKind;
@@ -705,7 +705,12 @@ const OPERAND_TRIES: u8 = 4;
 
 impl ChangeStage {
     /// Inputs for which something that the case's run compares comes out the other way.
-    fn operands(&mut self, case: &Case, compared: &[Comparison], probes: &mut Tokens) -> Vec<Case> {
+    fn operands(
+        &mut self,
+        case: &Case,
+        compared: &[Comparison],
+        probes: &mut Operations,
+    ) -> Vec<Case> {
         let mut made: Vec<Case> = Vec::new();
         for comparison in compared {
             let sides = brownout_inputs::Compared {
@@ -735,10 +740,10 @@ impl ChangeStage {
         made
     }
 
-    /// What has to do with an input at all is worth remembering for others; letters also for what
-    /// is tried on new images, because there it takes commands that no seed has.
-    fn note(&mut self, comparison: &Comparison, probes: &mut Tokens) {
-        let tokens = self.changes.tokens_mut();
+    /// What has to do with an input at all is worth remembering for others; letters and formats
+    /// also for what is tried on new images, because there it takes commands that no seed has.
+    fn note(&mut self, comparison: &Comparison, probes: &mut Operations) {
+        let operations = self.changes.operations_mut();
         let (left, right) = (&comparison.left, &comparison.right);
         let number = |side: &[u8]| {
             let bytes = side.iter().rev();
@@ -746,18 +751,23 @@ impl ChangeStage {
         };
         if left.len() <= 8 {
             for letter in [left, right].map(|side| number(side)) {
-                tokens.add_letter(letter);
-                probes.add_letter(letter);
+                operations.tokens.add_letter(letter);
+                probes.tokens.add_letter(letter);
             }
         }
         match left.len() {
             1 => {}
             2 | 4 | 8 => {
+                let tokens = &mut operations.tokens;
                 tokens.add_number_pair(number(left), number(right));
             }
             _ => {
-                tokens.add_found(left);
-                tokens.add_found(right);
+                for side in [left, right] {
+                    probes.learn_format(side);
+                    if !operations.learn_format(side) {
+                        operations.tokens.add_found(side);
+                    }
+                }
             }
         }
     }
@@ -781,7 +791,7 @@ impl Stage<Bench<'_>, NopEventManager, State, Loop> for ChangeStage {
         if is_first {
             let compared = bench.compared(&case);
             let compared = bench.survive(compared)?.unwrap_or_default();
-            for changed in self.operands(&case, &compared, &mut bench.operations.tokens) {
+            for changed in self.operands(&case, &compared, &mut bench.operations) {
                 let (_, new) = fuzzer.evaluate_input(state, bench, manager, &changed)?;
                 if let Some(id) = new {
                     bench.tell_case(&changed, Some(&case), "operand", priority_of(state, id));

@@ -112,7 +112,13 @@ fn separator_of(seeds: &[&[u8]]) -> Vec<u8> {
         // Per cent of the pieces that have one like them.
         let alike: usize = shapes.values().filter(|count| **count > 1).sum();
         let score = 100 * alike / pieces.len().max(1);
-        if pieces.len() > seeds.len() && score >= 50 && score > best.0 {
+        // Commands begin with a letter or number; prose has a blank there. Commas separate other
+        // things, too.
+        let begins = |piece: &&[u8]| piece.first().is_none_or(u8::is_ascii_alphanumeric);
+        let are_commands = candidate != b"," && pieces.iter().all(begins);
+        let score = if are_commands { score.max(49) } else { score };
+        let least = if are_commands { 49 } else { 50 };
+        if pieces.len() > seeds.len() && score >= least && score > best.0 {
             best = (score, candidate.to_vec());
         }
     }
@@ -630,6 +636,8 @@ mod tests {
         let semicolons = learnt(&["i 5;i 6;r 5;p"]);
         assert_eq!(semicolons.separator, b";");
         assert_eq!(shown(&semicolons), ["i {key}", "r {key}", "p"]);
+        assert_eq!(learnt(&["set:a=1;commit"]).separator, b";");
+        assert_eq!(learnt(&["well; really"]).separator, b"\n");
         assert_eq!(learnt(&["i 5, really"]).separator, b"\n");
         assert_eq!(learnt(&["a=1&b=2&a=3"]).separator, b"&");
     }

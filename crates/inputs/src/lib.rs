@@ -20,7 +20,8 @@
 //!    and try others, too.
 //! 3. How often each change is tried follows what it has found lately ([`Weights`]).
 //!
-//! Changes of single bytes (havoc, splicing) are not here: the fuzzer takes LibAFL's.
+//! Inputs that are no text may have records that begin with their length: [`reframed`] changes both
+//! together. Changes of single bytes (havoc, splicing) are not here: the fuzzer takes LibAFL's.
 //!
 //! ```
 //! use brownout_inputs::{Mutator, Templates, Weights};
@@ -42,6 +43,8 @@
 
 mod change;
 mod fields;
+mod formats;
+mod frames;
 mod keys;
 mod learn;
 mod minimise;
@@ -55,6 +58,7 @@ mod tokens;
 mod weights;
 
 pub use change::Change;
+pub use frames::reframed;
 pub use learn::learn;
 pub use minimise::{Minimised, minimise};
 pub use mutate::{Limits, Mutated, Mutator};

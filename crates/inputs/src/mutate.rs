@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 
 use crate::change::Change;
 use crate::fields::{Source, Twist};
+use crate::formats::Format;
 use crate::keys::{self, Keys};
 use crate::sequence::{Operation, Sequence};
 use crate::templates::{Field, Role, Templates};
@@ -64,7 +65,14 @@ pub struct Mutator {
     /// Words and numbers to try; runs add to them.
     pub tokens: Tokens,
     limits: Limits,
+    /// How many operations there were in the beginning; `None` if no others are learnt.
+    known: Option<usize>,
 }
+
+/// So many operations are learnt from what a program reads its input by.
+const FORMATS_MAX: usize = 48;
+/// How often such an operation is chosen, compared with 1 for one that is only tried now and then.
+const FORMAT_WEIGHT: u32 = 20;
 
 impl Mutator {
     /// With these templates, no tokens and the usual limits.
@@ -73,7 +81,31 @@ impl Mutator {
             templates,
             tokens: Tokens::default(),
             limits: Limits::default(),
+            known: None,
         }
+    }
+
+    /// Operations are learnt while programs run, too: nobody has said that these are all.
+    pub fn learning(mut self) -> Mutator {
+        self.known = Some(self.templates.operations.len());
+        self
+    }
+
+    /// Something that the program has used with a part of its input: if it is a format by which it
+    /// reads commands, their kind is known from now on, if it has not been. False if it is none.
+    pub fn learn_format(&mut self, bytes: &[u8]) -> bool {
+        let Some(format) = Format::parse(bytes) else {
+            return false;
+        };
+        let mut template = format.template();
+        template.weight = FORMAT_WEIGHT;
+        let operations = &mut self.templates.operations;
+        let known = self.known.filter(|known| *known > 0);
+        let has_room = known.is_some_and(|known| operations.len() < known + FORMATS_MAX);
+        if has_room && !operations.iter().any(|known| known.parts == template.parts) {
+            operations.push(template);
+        }
+        true
     }
 
     /// With these limits.
@@ -223,6 +255,7 @@ impl<'a> Work<'a> {
             templates,
             tokens,
             limits,
+            known: _,
         } = mutator;
         Work {
             sequence,

@@ -5,9 +5,12 @@
 //! for bytes only. Programs that take commands read numbers from text, so a number is also looked
 //! for as it would be written, and its neighbours are tried with it, because half of all
 //! comparisons ask for less or more. Numbers below 256 are looked for as single bytes, too: C
-//! compares characters, and lengths of one byte, as `int`.
+//! compares characters, and lengths of one byte, as `int`. Where as many bytes follow as the byte
+//! says, it may be a length, and is also changed together with these. A format of `scanf` is no
+//! string to be put anywhere: what it reads is replaced by a line that it would read.
 
-use crate::numbers;
+use crate::formats::Format;
+use crate::{frames, numbers};
 
 /// A comparison, in the order of memory. Numbers have 1, 2, 4 or 8 bytes and come from registers;
 /// what is longer, or from memory that a function was given, is a string or a block of bytes.
@@ -171,7 +174,27 @@ fn promoted(input: &[u8], from: &[u8], to: &[u8], found: &mut Vec<Replaced>) {
     if let (Some(from), Some(to)) = (byte(from), byte(to))
         && from != 0
     {
+        lengths(input, from, to, found);
         bytes(input, from, to, found);
+    }
+}
+
+/// Single bytes of binary inputs, as lengths of what follows.
+fn lengths(input: &[u8], from: u8, to: u8, found: &mut Vec<Replaced>) {
+    if !frames::is_binary(input) {
+        return;
+    }
+    let mut places = places(input, std::slice::from_ref(&from)).take(PLACES_MAX);
+    let resized = |at: usize, to: u8| frames::resized(input, at, to);
+    if let Some(at) = places.find(|at| resized(*at, to).is_some()) {
+        for to in [to, to.saturating_add(1)] {
+            let input = resized(at, to).into_iter();
+            let word = vec![to];
+            found.extend(input.map(|input| Replaced {
+                input,
+                word: word.clone(),
+            }));
+        }
     }
 }
 
@@ -198,6 +221,23 @@ fn block(input: &[u8], from: &[u8], to: &[u8], found: &mut Vec<Replaced>) {
         return;
     }
     let word = &to[..text(to)];
+    if let Some(format) = Format::parse(to) {
+        // The line that is read becomes one that the format reads.
+        let rest = &input[at..];
+        let ends = |byte: &u8| matches!(byte, b'\n' | b'\r' | b';' | 0);
+        let line = rest.iter().position(ends).unwrap_or(rest.len());
+        let words = rest[..line].split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+        let words: Vec<&[u8]> = words.filter(|word| !word.is_empty()).skip(1).collect();
+        let first = words.first().copied().unwrap_or(b"1");
+        for words in [&words[..], &[first]] {
+            let made = [&input[..at], &format.filled(words), &rest[line..]].concat();
+            found.push(Replaced {
+                input: made,
+                word: word.to_vec(),
+            });
+        }
+        return;
+    }
     if !word.is_empty() {
         // In place of the whole word that stands there, of the string that was compared, and of as
         // many bytes.
@@ -286,6 +326,31 @@ mod tests {
         // The end of a file is no byte.
         let end = (-1i32).to_le_bytes();
         assert!(tried(b"aaa", &left[..4], &end).is_empty());
+    }
+
+    /// As `sscanf` is called.
+    #[test]
+    fn lines_become_such_as_a_format_reads() {
+        let line = b"SET k 5\nGET k\n\0.";
+        let format = b"RENAME %23s %23s";
+        assert_eq!(
+            tried(b"SET k 5\nGET k\n", line, format),
+            [
+                b"RENAME k 5\nGET k\n".to_vec(),
+                b"RENAME k k\nGET k\n".to_vec()
+            ]
+        );
+        let all = tried(b"a=1;commit", b"commit\0.........", b"set:%c=%u\0......");
+        assert_eq!(all[0], b"a=1;set:1=1");
+    }
+
+    #[test]
+    fn lengths_keep_their_bytes() {
+        let (left, right) = (3u32.to_le_bytes(), 6u32.to_le_bytes());
+        let all = tried(b"\x01\x03abc\x02\x00", &left, &right);
+        assert_eq!(all[0], b"\x01\x06abcccc\x02\x00");
+        assert_eq!(all[1], b"\x01\x07abccccc\x02\x00");
+        assert_eq!(all[2], b"\x01\x06abc\x02\x00");
     }
 
     #[test]

@@ -401,3 +401,26 @@ fn probes_meet_what_is_there() {
     let nothing = Mutator::new(crate::Templates::default());
     assert_eq!(nothing.probe(b"s 1 2\n", &mut below), None);
 }
+
+/// A command that no seed has, which the program reads by `sscanf`.
+#[test]
+fn commands_are_learnt_from_formats() {
+    let mut learns = mutator("put {key} {key}\nget {key}").learning();
+    assert!(learns.learn_format(b"swap %u %u\0"));
+    assert!(learns.learn_format(b"put %u %u\0"));
+    assert!(!learns.learn_format(b"compact\0"));
+    let shown = learns.templates().to_string();
+    assert_eq!(shown.matches("swap {key} {key}").count(), 1, "{shown}");
+    assert_eq!(shown.matches("put {key} {key}").count(), 1, "{shown}");
+    for number in 0..1000 {
+        assert!(learns.learn_format(format!("c{number} %d\0").as_bytes()));
+    }
+    assert!(learns.templates().operations.len() < 100);
+    // What somebody has said, or what is no text, stays.
+    let mut said = mutator("put {key}");
+    assert!(said.learn_format(b"swap %u %u\0"));
+    assert_eq!(said.templates().operations.len(), 1);
+    let mut nothing = Mutator::new(crate::Templates::default()).learning();
+    assert!(nothing.learn_format(b"swap %u %u\0"));
+    assert!(!nothing.knows_operations());
+}
