@@ -99,7 +99,7 @@ pub fn race(race: Race) -> Result<u8, Failure> {
         statistics: raced.numbers,
         notes: raced.notes,
         coverage: raced.coverage,
-        ended: Some(raced.ended),
+        ended: raced.ended,
         touched: options.touches.as_ref().map(Touches::total),
         ..Outcome::default()
     };

@@ -49,8 +49,8 @@ pub struct Raced {
     pub hints: Vec<std::path::PathBuf>,
     /// Why it has ended.
     pub over: Over,
-    /// How the first run ended.
-    pub ended: String,
+    /// How the first run ended, if it did so by itself.
+    pub ended: Option<String>,
 }
 
 /// What a journal has.
@@ -325,9 +325,11 @@ pub fn race(options: &Options, progress: &mut dyn Progress) -> Result<Raced, Err
         remarks: Vec::new(),
         hints: first.outcome.hints.clone(),
         over: Over::Quiet,
-        ended: match first.outcome.status {
-            ExitStatus::Code(code) => format!("exit code {code}"),
-            ExitStatus::Signal(signal) => format!("signal {signal}"),
+        // Who was ended was not seen to end.
+        ended: match (first.outcome.stopped, first.outcome.status) {
+            (Some(_), _) => None,
+            (None, ExitStatus::Code(code)) => Some(format!("exit code {code}")),
+            (None, ExitStatus::Signal(signal)) => Some(format!("signal {signal}")),
         },
     };
     if let Some(kept) = &kept {
@@ -351,6 +353,20 @@ pub fn race(options: &Options, progress: &mut dyn Progress) -> Result<Raced, Err
         raced.over = Over::Time;
         return Ok(raced);
     }
+    if first.is_endless {
+        raced.notes.push(format!(
+            "the first run, in which nobody is interrupted, did not end {}, and was ended",
+            match first.outcome.stopped {
+                Some(Stopped::Events) => {
+                    format!("within {}", counted(first.outcome.events, "event"))
+                }
+                Some(Stopped::Steps) => {
+                    format!("within {}", counted(first.scheduled.steps, "point"))
+                }
+                _ => format!("in {:.0} s", first.outcome.wall.as_secs_f64()),
+            }
+        ));
+    }
     if watch.touching.is_empty() {
         raced
             .coverage
@@ -369,20 +385,6 @@ pub fn race(options: &Options, progress: &mut dyn Progress) -> Result<Raced, Err
             "the program has one thread: there is nothing to schedule (`brownout check` and `brownout explore` judge such programs)",
         );
         return Ok(raced);
-    }
-    if first.is_endless {
-        raced.notes.push(format!(
-            "the first run, in which nobody is interrupted, did not end {}, and was ended",
-            match first.outcome.stopped {
-                Some(Stopped::Events) => {
-                    format!("within {}", counted(first.outcome.events, "event"))
-                }
-                Some(Stopped::Steps) => {
-                    format!("within {}", counted(first.scheduled.steps, "point"))
-                }
-                _ => format!("in {:.0} s", first.outcome.wall.as_secs_f64()),
-            }
-        ));
     }
     let shown = First {
         begun: match options.time {

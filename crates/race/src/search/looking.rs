@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use brownout_explore::Trial;
 use brownout_findings::blame;
-use brownout_findings::numbers::{counted, either};
+use brownout_findings::numbers::{counted, either, grouped};
 use brownout_host::{Decision, ExitStatus};
 use rustc_hash::FxHashSet;
 
@@ -643,7 +643,7 @@ impl Search<'_> {
             }
             (n, Switches::Seen) => format!(
                 "it was seen with {} that would not come by {}; whether it takes {} was not tried to the end",
-                counted(n, "context switch"),
+                format_args!("{} {}", grouped(n), either(n, "context switch", "context switches")),
                 either(n, "itself", "themselves"),
                 either(n, "it", "all of them")
             ),
