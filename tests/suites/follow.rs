@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `flow::` | each case of `tests/follow/flows.c`: what its output, and what leaves the process, depends on and does not |
 //! | `changed::` | a bit of the input is changed, for each byte of it: every byte of the output that differs then was labelled with that byte |
-//! | `race::` | programs of `tests/race`, under a schedule that interleaves their threads: nothing is given up, and the run is the same as without |
+//! | `race::` | programs of `tests/race`, under a schedule that interleaves their threads: nothing is given up, each load is heard of right behind its event, and the run is the same as without |
 //!
 //! The input is the first page of a pool. Each byte is a source when it is loaded: its number is
 //! its offset plus one.
@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,7 +20,7 @@ use anyhow::{Context, Result, bail, ensure};
 use brownout_follow::{Access, Follower, Label, Observer, Sets};
 use brownout_host::{ExitStatus, LaunchConfig, Schedule, StrategyKind};
 use brownout_tests::{Scratch, layout, trial};
-use brownout_trace::event::{Event, EventKind, FileId};
+use brownout_trace::event::{Event, EventKind, FileId, ThreadId};
 use brownout_trace::{EventSink, Executed};
 use libtest_mimic::Arguments;
 
@@ -36,7 +37,13 @@ fn main() {
     for name in ["mixed", "registers", "sse", "copies"] {
         trials.push(trial(format!("changed::{name}"), move || changed(name)));
     }
-    for name in ["flow_vector", "flow_text", "kv_server", "treiber_head"] {
+    for name in [
+        "flow_vector",
+        "flow_text",
+        "kv_server",
+        "treiber_head",
+        "treiber_read",
+    ] {
         trials.push(trial(format!("race::{name}"), move || race(name)));
     }
     libtest_mimic::run(&arguments, trials).exit();
@@ -492,10 +499,35 @@ struct Everything {
 #[derive(Default)]
 struct Count {
     effects: usize,
+    /// The last event, if it is an access: by whom, and to which bytes.
+    last: Option<(ThreadId, Range<u64>)>,
+    /// Loads that were heard of before their event, or after the next one.
+    misplaced: Vec<String>,
+}
+
+impl Count {
+    fn event(&mut self, event: &Event<'_>) {
+        self.last = match event.kind {
+            // Of an instruction that reads and writes, only the store is told.
+            EventKind::Load(access) | EventKind::Store(access) | EventKind::Rmw(access) => {
+                let at = access.addr.0;
+                Some((event.thread, at..at + u64::from(access.size)))
+            }
+            _ => None,
+        };
+    }
 }
 
 impl Observer for Count {
-    fn loads(&mut self, _: &Access, sources: &mut [u32]) {
+    fn loads(&mut self, access: &Access, sources: &mut [u32]) {
+        let (from, to) = (access.address, access.address + access.size as u64);
+        let is_last = |(thread, bytes): &(ThreadId, Range<u64>)| {
+            *thread == access.thread && bytes.start <= from && to <= bytes.end
+        };
+        if access.call.is_none() && !self.last.as_ref().is_some_and(is_last) {
+            self.misplaced
+                .push(format!("{access:x?} behind {:x?}", self.last));
+        }
         sources.fill(1);
     }
 
@@ -511,6 +543,7 @@ impl Observer for Count {
 impl EventSink for Everything {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         self.events.push(format!("{event:?}"));
+        self.heard.event(event);
         match &mut self.follower {
             Some(follower) => follower.event(event, &mut self.heard),
             None => Ok(()),
@@ -558,6 +591,11 @@ fn race(name: &str) -> Result<()> {
     let follower = followed.follower.as_ref().context("it was followed")?;
     ensure!(follower.given_up() == 0, "{} given up", follower.given_up());
     ensure!(followed.heard.effects > 0, "nothing depends on anything");
+    ensure!(
+        followed.heard.misplaced.is_empty(),
+        "heard of before their event, or after the next one: {:?}",
+        followed.heard.misplaced
+    );
     let differs = followed
         .events
         .iter()

@@ -130,8 +130,11 @@ pub fn returns(ctx: &mut ThreadContext, frame: u64) {
 
 /// The thread stands at `ctx.rip`, and something else is about to have its place in the order of
 /// things.
+///
+/// That is told even if there is no word to go with it: since it was told last, the thread may have
+/// executed what was announced before that.
 pub fn stands(ctx: &mut ThreadContext) {
-    if on() && ctx.follow != 0 {
+    if on() {
         push(ctx, &[word(AT, 0, ctx.rip.get())]);
         flush(ctx);
     }
