@@ -75,6 +75,25 @@ NOINLINE static void sse(const unsigned char *in, unsigned char *out)
     _mm_storeu_si128((__m128i *)(out + 32), _mm_shuffle_epi32(b, 0x1B));
 }
 
+/* How far it is to the end of a text, which is compared with what lies behind the end. */
+NOINLINE static void ends(const unsigned char *in, unsigned char *out)
+{
+    unsigned char text[32];
+    memcpy(text, in, sizeof text);
+    text[15] = 0;
+    forget(text);
+    __m128i first = _mm_loadu_si128((const __m128i *)text);
+    __m128i second = _mm_loadu_si128((const __m128i *)(text + 16));
+    uint32_t zeros = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(first, _mm_setzero_si128()));
+    zeros |= (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(second, _mm_setzero_si128())) << 16;
+    uint32_t length;
+    __asm__ volatile("bsf %1, %0" : "=r"(length) : "r"(zeros) : "cc");
+    out[0] = (unsigned char)length;
+    __asm__ volatile("tzcnt %1, %0" : "=r"(length) : "r"(zeros) : "cc");
+    out[8] = (unsigned char)length;
+    out[16] = (unsigned char)(zeros >> 24);
+}
+
 __attribute__((target("avx2"))) NOINLINE static void avx(const unsigned char *in, unsigned char *out)
 {
     __m256i a = _mm256_loadu_si256((const __m256i *)in);
@@ -400,6 +419,7 @@ static const struct {
     {"tables", tables},       {"strings", strings},         {"bits", bits},
     {"mixed", mixed},         {"leaving", leaving},         {"filed", filed},
     {"interrupted", interrupted}, {"threads", threads},     {"forked", forked},
+    {"ends", ends},
 };
 
 int main(int count, char **args)

@@ -259,6 +259,11 @@ const CASES: &[(&str, Expect)] = &[
         }
         Ok(())
     }),
+    ("ends", |run| {
+        run.between(0, 0..15, 0..15)?;
+        run.between(8, 0..15, 0..15)?;
+        run.between(16, 24..32, 24..32)
+    }),
     ("avx", |run| {
         run.exactly(0, 0..32)?;
         for n in 0..32 {

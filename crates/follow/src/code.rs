@@ -3,7 +3,8 @@
 use brownout_flow::{Analyzer, Flow, MemoryOperand, Op, Place, Span, Summary};
 use brownout_insn::{Repeat, StateTransfer};
 use iced_x86::{
-    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register,
+    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+    Register,
 };
 
 /// One instruction, as far as data flow is concerned.
@@ -26,6 +27,8 @@ pub struct Step {
     pub in_fs: bool,
     /// Its string operands are at 32-bit addresses.
     pub narrow: bool,
+    /// It looks for the first bit that is set in this register; what it holds is told.
+    pub first_bit_of: Option<Span>,
     /// Nothing is known of it but which registers it writes.
     pub unknown: Option<Box<[Span]>>,
 }
@@ -109,6 +112,12 @@ impl Reader {
             summary: Summary::default(),
             in_fs: insn.memory_segment() == Register::FS,
             narrow: insn.op_kinds().any(is_narrow),
+            first_bit_of: match insn.mnemonic() {
+                Mnemonic::Tzcnt | Mnemonic::Bsf if insn.op1_kind() == OpKind::Register => {
+                    Place::of_register(insn.op1_register())
+                }
+                _ => None,
+            },
             unknown: None,
         };
         if known {

@@ -931,12 +931,17 @@ impl Run<'_> {
         if step.memory.is_empty() && step.state.is_none() {
             if concerns {
                 note(touched, step.pc);
-                let top = self.thread.announced.of(number).x87.unwrap_or(0) >> 11 & 7;
+                let told = self.thread.announced.of(number);
+                let top = told.x87.unwrap_or(0) >> 11 & 7;
+                if let (Some(from), Some(&value)) = (step.first_bit_of, told.details.first()) {
+                    self.thread.registers.hide_behind_first_bit(from, value);
+                }
                 moves.apply(
                     &[&step.opening, &step.body],
                     &mut self.thread.registers,
                     top as u8,
                 );
+                self.thread.registers.show_hidden(&step.summary);
                 self.thread.registers.written(&step.summary);
             }
             return;

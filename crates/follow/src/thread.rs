@@ -10,6 +10,8 @@ pub struct Registers {
     /// By place.
     pub labels: Box<[Label]>,
     live: Live,
+    /// Labels that an instruction does not see, and the register that they belong to.
+    hidden: Option<(Span, [Label; 8])>,
 }
 
 /// Registers of which any byte has a label, as in [`Summary`].
@@ -28,6 +30,7 @@ impl Default for Registers {
         Registers {
             labels: vec![Label::NONE; REGISTER_PLACES].into(),
             live: Live::default(),
+            hidden: None,
         }
     }
 }
@@ -92,6 +95,35 @@ impl Registers {
             let from = Place::MXCSR_CONTROL;
             let bytes = usize::from(Place::opmask(0).0 - from.0);
             live.others = has(from, bytes);
+        }
+    }
+
+    /// For an instruction that looks for the first bit that is set in a register, which holds
+    /// `value`: hides the labels of the bytes behind it. So the length of a string does not depend
+    /// on what lies behind its end, though its bytes were compared together with those.
+    pub fn hide_behind_first_bit(&mut self, register: Span, value: u64) {
+        if value == 0 {
+            return;
+        }
+        let seen = 1 + value.trailing_zeros() as usize / 8;
+        let from = usize::from(register.place.0);
+        let labels = &mut self.labels[from..from + register.len()];
+        let mut kept = [Label::NONE; 8];
+        kept[..labels.len()].copy_from_slice(labels);
+        self.hidden = Some((register, kept));
+        labels[seen.min(register.len())..].fill(Label::NONE);
+    }
+
+    /// Behind that instruction, which touches those registers: the labels are there again, unless
+    /// it has put its result there.
+    pub fn show_hidden(&mut self, touched: &Summary) {
+        let Some((register, kept)) = self.hidden.take() else {
+            return;
+        };
+        let number = (usize::from(register.place.0) - usize::from(Place::gpr(0).0)) / 8;
+        if touched.gprs_written & 1 << number == 0 {
+            let from = usize::from(register.place.0);
+            self.labels[from..from + register.len()].copy_from_slice(&kept[..register.len()]);
         }
     }
 

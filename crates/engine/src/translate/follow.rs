@@ -18,6 +18,7 @@
 //! |---|---|
 //! | string | `rsi`, `rdi`, `rcx`, RFLAGS; a repeated comparison has a word REST behind it |
 //! | gather, scatter | the address of each element, 0 if its mask bit is clear |
+//! | `tzcnt`, `bsf` of a register | what it holds |
 //! | `xsave`, `xrstor` and their like | address, components asked for, components in use, format, x87 top in what is saved or restored |
 //! | others | address; of `movdir64b`, that of the operand in memory, then that in the register |
 //!
@@ -42,7 +43,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use brownout_abi::follow::{DETAIL, EXIT, HEAD, OPERAND, REST, STACK, X87, word};
 use brownout_insn::{Mask, MemoryForm, Repeat, StateArea, StateTransfer, VectorIndexed, classify};
-use iced_x86::{Instruction, Mnemonic, Register};
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 /// See the module's header.
 pub struct Follow;
@@ -113,6 +114,13 @@ fn is_repeated_comparison(insn: &Instruction) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether it looks for the first bit that is set in a register: what lies behind that makes no
+/// difference.
+fn finds_first_bit(insn: &Instruction) -> bool {
+    matches!(insn.mnemonic(), Mnemonic::Tzcnt | Mnemonic::Bsf)
+        && insn.op1_kind() == OpKind::Register
 }
 
 /// Whether it may mean registers that are counted from the top of the x87 stack, or move that.
@@ -202,7 +210,7 @@ impl Builder<'_> {
                 b.advance();
             });
         }
-        if matches!(insn.mnemonic(), Mnemonic::Wrfsbase) {
+        if matches!(insn.mnemonic(), Mnemonic::Wrfsbase) || finds_first_bit(insn) {
             return self.told_by_rust(insn, step);
         }
         match classify(insn) {
@@ -293,6 +301,12 @@ impl Interpreter for Details {
         }
         let mut words = alloc::vec![0u64];
         match classify(insn) {
+            _ if finds_first_bit(insn) => {
+                let from = insn.op1_register();
+                let bits = 8 * from.size() as u32;
+                let value = machine.gpr(from.full_register().number());
+                words.push(value & u64::MAX >> (64 - bits));
+            }
             MemoryForm::String(_) => words.extend([
                 machine.gpr(RSI),
                 machine.gpr(RDI),
