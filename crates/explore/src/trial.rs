@@ -155,16 +155,27 @@ impl Trial {
                 opens: false,
             };
             let told = Acknowledged::default();
-            let execution = execution::execute(
-                &setting,
-                command,
-                whole.crashes(),
-                &mut world,
-                &whole,
-                &told,
-                false,
-            )?;
+            let mut execute = |setting: &Setting| {
+                execution::execute(
+                    setting,
+                    command,
+                    whole.crashes(),
+                    &mut world,
+                    &whole,
+                    &told,
+                    false,
+                )
+            };
+            let mut execution = execute(&setting)?;
             unless_stopped(options.stop.load(Ordering::Relaxed))?;
+            if let Status::Hang(Hang::Blocked | Hang::Time) = execution.outcome.status {
+                // As in `recover`: all others are compared with this one.
+                let limits = setting.limits;
+                setting.limits = patient(limits);
+                execution = execute(&setting)?;
+                setting.limits = limits;
+                unless_stopped(options.stop.load(Ordering::Relaxed))?;
+            }
             let steps = execution.events.saturating_mul(STEPS_FACTOR);
             let time = (execution.wall * TIME_FACTOR).max(TIME_MIN);
             setting.limits.events = Some(steps.max(STEPS_MIN));
@@ -548,9 +559,7 @@ impl Trial {
             // A busy machine may keep anybody waiting. It has to hang twice, the second time for
             // longer.
             let limits = self.procedures[procedure].setting.limits;
-            let patient = &mut self.procedures[procedure].setting.limits;
-            patient.idle = limits.idle.map(|idle| 2 * idle);
-            patient.wall = limits.wall.map(|wall| 2 * wall);
+            self.procedures[procedure].setting.limits = patient(limits);
             let again = self.execute(crash, procedure);
             self.procedures[procedure].setting.limits = limits;
             outcome = again?;
@@ -633,6 +642,15 @@ impl Trial {
         };
         reproduction.confirmed = native.as_ref().is_some_and(alike);
         Ok(reproduction)
+    }
+}
+
+/// Twice as long.
+fn patient(limits: Limits) -> Limits {
+    Limits {
+        idle: limits.idle.map(|idle| 2 * idle),
+        wall: limits.wall.map(|wall| 2 * wall),
+        ..limits
     }
 }
 

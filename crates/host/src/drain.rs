@@ -160,7 +160,15 @@ impl Watch<'_> {
             true => Stopped::LeftBehind,
             false => Stopped::Idle,
         };
-        (now - self.quiet.1 >= idle).then_some(reason)
+        if now - self.quiet.1 < idle {
+            return None;
+        }
+        if processes.is_kept_waiting() {
+            // The machine has other things to do.
+            self.quiet.1 = now;
+            return None;
+        }
+        Some(reason)
     }
 }
 

@@ -303,6 +303,12 @@ impl Processes {
         self.watched.iter().map(Watched::cpu_time).sum()
     }
 
+    /// Whether a thread of theirs would go on if it got a processor, or what it has asked a disk for.
+    /// On a busy machine that takes any time, in which no processor time is used.
+    pub fn is_kept_waiting(&self) -> bool {
+        self.watched.iter().any(|w| is_kept_waiting(w.0.pid))
+    }
+
     /// What their threads do.
     pub fn activity(&self) -> Activity {
         let all = self.watched.iter().map(|w| activity_of(w.0.pid));
@@ -407,6 +413,21 @@ impl Processes {
     }
 }
 
+/// See [`Processes::is_kept_waiting`].
+fn is_kept_waiting(pid: libc::pid_t) -> bool {
+    let tasks = crate::members::folder(pid).join("task");
+    let states = std::fs::read_dir(&tasks).into_iter().flatten().flatten();
+    let mut states = states.map(|entry| state_of(&entry.path()));
+    states.any(|state| matches!(state, Some('R' | 'D')))
+}
+
+/// The letter by which the kernel shows what a thread does.
+fn state_of(task: &std::path::Path) -> Option<char> {
+    let stat = std::fs::read_to_string(task.join("stat")).ok()?;
+    // The name is in parentheses, and may hold some itself.
+    stat.rsplit(')').next()?.trim_start().chars().next()
+}
+
 /// What the threads of a process do, as the kernel shows it at this moment.
 pub fn activity_of(pid: libc::pid_t) -> Activity {
     let tasks = crate::members::folder(pid).join("task");
@@ -416,17 +437,10 @@ pub fn activity_of(pid: libc::pid_t) -> Activity {
     let mut found = Activity::Waiting;
     for entry in entries.flatten() {
         let task = entry.path();
-        let Ok(stat) = std::fs::read_to_string(task.join("stat")) else {
-            continue;
-        };
-        // The name is in parentheses, and may hold some itself.
-        let state = stat
-            .rsplit(')')
-            .next()
-            .and_then(|rest| rest.trim_start().chars().next());
-        match state {
+        match state_of(&task) {
             Some('S') => {}
-            Some('Z' | 'X' | 'x') => continue,
+            // Gone, or nearly so.
+            None | Some('Z' | 'X' | 'x') => continue,
             _ => return Activity::Busy,
         }
         // nanosleep, clock_nanosleep; what cannot be read may be one of them.
@@ -490,5 +504,35 @@ fn reap(whom: Whom) -> io::Result<Option<(libc::pid_t, i32)>> {
         Ok(Some((pid, status)))
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sleeps_is_not_kept_waiting() {
+        // This thread is at work while it looks.
+        assert!(is_kept_waiting(std::process::id() as i32));
+        let mut sleeper = std::process::Command::new("sleep")
+            .arg("1000")
+            .spawn()
+            .unwrap();
+        let pid = sleeper.id() as i32;
+        // It has to start first.
+        while activity_of(pid) == Activity::Busy {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!is_kept_waiting(pid));
+        // Nor is who was stopped: nothing goes on by itself there.
+        // SAFETY: our own child, which was not waited for.
+        unsafe { libc::kill(pid, libc::SIGSTOP) };
+        while state_of(&std::path::Path::new("/proc").join(pid.to_string())) != Some('T') {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!is_kept_waiting(pid));
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
     }
 }
