@@ -58,6 +58,18 @@ int main(int argc, char **argv)
         struct iocb *blocks = &block;
         CHECK(syscall(SYS_io_submit, context, 1, &blocks) == 1);
     }
+    if (strcmp(how, "waited_for") == 0) {
+        // The child waits for its parent, and for ever if that is refused.
+        int ends[2];
+        CHECK(pipe(ends) == 0);
+        if (fork() == 0) {
+            char word;
+            _exit(read(ends[0], &word, 1) == 1 ? 0 : 1);
+        }
+        syscall(SYS_remap_file_pages, pool.base, 4096, 0, 2, 0);
+        CHECK(write(ends[1], "x", 1) == 1);
+        wait(NULL);
+    }
     if (strcmp(how, "tid") == 0)
         CHECK(syscall(SYS_set_tid_address, pool.base + 64) > 0);
     if (strcmp(how, "clone") == 0) {

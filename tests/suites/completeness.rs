@@ -167,6 +167,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("child_vm", "persistent memory of another process"),
     ("child_ptrace", "persistent memory of another process"),
     ("remap", "remap_file_pages"),
+    ("waited_for", "remap_file_pages"),
     ("aio", "io_submit"),
     (
         "tid",

@@ -183,6 +183,10 @@ impl State {
     pub fn fatal(&self) -> Option<(u64, String)> {
         self.lock().fatal.clone()
     }
+    /// Whether the engine has given up, in whatever process.
+    pub fn is_fatal(&self) -> bool {
+        self.lock().fatal.is_some()
+    }
     /// The sink has answered thread `thread`.
     pub fn answered(&self, thread: u32, answer: [u64; 3]) {
         self.lock().answers.insert(thread, answer);
