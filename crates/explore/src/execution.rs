@@ -98,6 +98,8 @@ pub struct Setting {
     /// Run after a recovery that ended well, with the image and the number of operations.
     pub checker: Option<String>,
     pub limits: Limits,
+    /// Bounds of the program's own runs, whose measure is the recorded one.
+    pub program_limits: Limits,
     /// When the exploration ends early.
     pub end: End,
     /// What is promised about names and sizes, if they are explored.
@@ -207,12 +209,16 @@ pub struct Execution {
     pub path: Vec<(Read, LineBytes)>,
     pub events: u64,
     pub wall: Duration,
+    /// The longest of it and of those that judge it, of those that have ended by themselves.
+    pub longest: Duration,
     /// More than one thread accessed persistent memory.
     pub threads: usize,
     /// It had more than one thread, whatever they did.
     pub has_threads: bool,
     /// A process of it, but not the first, was killed by this signal.
     pub helper_killed: Option<i32>,
+    /// The program that ran before it was ended, because it took too long or seemed to wait for ever.
+    pub first_was_cut: bool,
     /// Programs and libraries that it executed, and, if the setting says so, files that it opened.
     pub used: BTreeSet<PathBuf>,
     pub detail: Option<Detail>,
@@ -297,6 +303,7 @@ fn execute_with(
         .map_err(lost("laying down the crash image"))?;
     let mut watcher = Watcher::new(image, setting.varying.as_ref(), detail);
     let recovered = run(setting, recover, layout, world, &mut watcher, how(false))?;
+    let mut longest = recovered.ended_within();
     let mut again = None;
     if let Some(expected) = setting.expected.get()
         && matches!(recovered.status, Status::Exit(_))
@@ -312,6 +319,7 @@ fn execute_with(
             &mut watcher,
             how(false),
         )?;
+        longest = longest.max(second.ended_within());
         again = matches!(second.status, Status::Exit(_)).then_some(second.stdout);
     }
     let mut checked = None;
@@ -329,12 +337,14 @@ fn execute_with(
             &mut watcher,
             how(false),
         )?;
+        longest = longest.max(judged.ended_within());
         let mut said = judged.stdout;
         said.extend(judged.stderr);
         said.drain(..said.len().saturating_sub(LAST_WORDS));
         checked = Some((judged.status, said));
     }
     let mut execution = watcher.into_execution(recovered, world);
+    execution.longest = longest;
     execution.outcome.checker = checked;
     execution.outcome.again = again;
     Ok(execution)
@@ -420,6 +430,7 @@ pub fn refer(
     };
     let recovered = run(setting, then, layout + 1, world, &mut watcher, how)?;
     let mut execution = watcher.into_execution(recovered, world);
+    execution.first_was_cut = matches!(ran.status, Status::Hang(_));
     execution.path.clear();
     Ok(execution)
 }
@@ -435,6 +446,14 @@ pub struct Ran {
 }
 
 impl Ran {
+    /// How long it has taken; nothing if it had to be ended.
+    fn ended_within(&self) -> Duration {
+        match self.status {
+            Status::Hang(_) => Duration::ZERO,
+            _ => self.wall,
+        }
+    }
+
     /// Something was killed, which may have stored more than was seen.
     fn is_distrusted(&self) -> bool {
         self.left_behind || matches!(self.status, Status::Hang(_))
@@ -473,7 +492,10 @@ fn run(
     config.opens = setting.opens;
     config.schedule = how.turns.then(Turns::schedule);
     world.equip(&mut config);
-    config.limits = setting.limits;
+    config.limits = match how.part {
+        Part::Program => setting.program_limits,
+        _ => setting.limits,
+    };
     config.stop = setting.end.wish();
     config.expired = Some(setting.end.expired.clone());
     let stdin = command.stdin.as_deref().unwrap_or(Path::new("/dev/null"));
@@ -598,6 +620,7 @@ impl<'i> Watcher<'i> {
     /// Tells the world what has changed in it, and keeps the rest.
     fn into_execution(self, ran: Ran, world: &mut World) -> Execution {
         self.tell(&ran, world);
+        let longest = ran.ended_within();
         Execution {
             outcome: Outcome {
                 status: ran.status,
@@ -610,9 +633,11 @@ impl<'i> Watcher<'i> {
             path: self.path,
             events: self.events,
             wall: ran.wall,
+            longest,
             threads: self.threads.values().map(|t| t.len()).max().unwrap_or(0),
             has_threads: self.has_threads,
             helper_killed: self.helper_killed,
+            first_was_cut: false,
             used: self.used,
             detail: self.detail,
         }

@@ -56,11 +56,14 @@ const CONFIRMATION: Duration = Duration::from_secs(30);
 /// Bounds of the first recovery, on which the others' depend.
 const FIRST_LIMITS: Limits = Limits {
     events: Some(200_000_000),
-    idle: Some(Duration::from_secs(3)),
+    idle: Some(Duration::from_secs(10)),
     wall: Some(Duration::from_secs(60)),
     steps: None,
     memory: None,
 };
+/// Recoveries in which nobody uses the processor for so long, beyond what the first has taken, wait
+/// for ever.
+const IDLE: Duration = Duration::from_secs(3);
 /// A recovery that makes so many times the steps of one without a crash does not end; nor one that
 /// takes so many times as long.
 const STEPS_FACTOR: u64 = 20;
@@ -96,6 +99,8 @@ fn explore_recorded(
         hints,
         mut notes,
         is_whole,
+        wall,
+        events,
         overlaps,
         mut coverage,
         stdout,
@@ -134,6 +139,7 @@ fn explore_recorded(
     let mut operations = Operations::new(&recording, stdout);
     let deadline = options.time.map(|time| run.begun + time);
     let mut setting = first_setting(options, run, &recording, deadline);
+    setting.program_limits = program_limits(wall, events);
     let control = control(&setting, &mut world, &recording, &operations)?;
     if let Some((kind, what)) = is_over_already(&setting, deadline) {
         let all = recording.points.len();
@@ -272,6 +278,7 @@ fn first_setting(
             wall: [patience, until(deadline).wall].into_iter().flatten().min(),
             ..FIRST_LIMITS
         },
+        program_limits: Limits::default(),
         end: End::new(options.stop.clone()),
         names: run.origin.enclosures.is_some().then_some(options.promise),
         expected: OnceLock::new(),
@@ -291,6 +298,8 @@ struct Control {
     outcome: Outcome,
     events: u64,
     wall: Duration,
+    /// What that one or what judges it has taken, if it has ended.
+    longest: Duration,
     /// What it executes and opens.
     used: BTreeSet<PathBuf>,
 }
@@ -339,6 +348,7 @@ fn control(
         outcome: execution.outcome,
         events: execution.events,
         wall: execution.wall,
+        longest: execution.longest,
         used: execution.used,
     })
 }
@@ -359,11 +369,24 @@ fn limits_by(control: &Control, options: &Options, first: Limits) -> Limits {
         return first;
     }
     let steps = control.events.saturating_mul(STEPS_FACTOR);
-    let time = (control.wall * TIME_FACTOR).max(TIME_MIN);
+    let time = (control.longest * TIME_FACTOR).max(TIME_MIN);
     Limits {
         events: Some(steps.max(STEPS_MIN)),
+        idle: Some(IDLE + 2 * control.longest),
         wall: Some(options.patience.unwrap_or(time)),
         ..first
+    }
+}
+
+/// The bounds of the program's further runs, by what the recorded one has taken. Those have a part
+/// of its input, so none has reason to wait for longer than that one has taken as a whole. What a
+/// recovery takes says nothing about them.
+fn program_limits(wall: Duration, events: u64) -> Limits {
+    Limits {
+        events: Some(events.saturating_mul(STEPS_FACTOR).max(STEPS_MIN)),
+        idle: Some(IDLE + 2 * wall),
+        wall: Some((wall * TIME_FACTOR).max(TIME_MIN)),
+        ..FIRST_LIMITS
     }
 }
 
@@ -612,7 +635,7 @@ fn show_all(
     control: &Control,
     afterwork: &Afterwork,
 ) -> Result<bool, Error> {
-    let patience = native::PATIENCE.max(control.wall * 5);
+    let patience = native::patience(control.longest, options.patience);
     let is_bounded = search.settings.deadline.is_some();
     let until = is_bounded.then(|| Instant::now() + confirmation(afterwork.is_asked));
     // That was for recoveries under way.

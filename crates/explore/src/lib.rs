@@ -77,6 +77,7 @@ mod trial;
 mod trie;
 mod unit;
 mod view;
+mod waits;
 mod world;
 
 pub use confirm::{settle, suspect};

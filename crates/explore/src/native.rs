@@ -21,12 +21,24 @@ use crate::outcome::{Hang, Outcome, Status};
 use crate::recording::TrackedFile;
 use crate::search::Halt;
 use crate::view::Image;
+use crate::waits::{Patience, Waits};
 use crate::world::World;
 
-/// A native recovery that takes longer hangs: under the engine it already did.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+/// A native recovery that uses the processor for longer hangs: under the engine it already did.
+const BUSY: Duration = Duration::from_secs(2);
+/// One that sleeps for longer, too. It may wait for a lock whose time limit it knows.
+const ASLEEP: Duration = Duration::from_secs(10);
 /// When the recovery itself has ended, its output is over if so long nothing comes.
 const AFTER: Duration = Duration::from_millis(200);
+
+/// How long a native run may take whose longest part has taken so long under the engine, where
+/// nothing was lost. `hang_after` is what the user has said.
+pub fn patience(wall: Duration, hang_after: Option<Duration>) -> Patience {
+    Patience {
+        busy: BUSY.max(wall * 5),
+        asleep: ASLEEP.max(wall * 5).max(hang_after.unwrap_or_default()),
+    }
+}
 
 /// The tracked files as they were before the recorded run.
 pub struct Originals {
@@ -86,7 +98,7 @@ pub struct Stage<'s> {
     /// An image on which recovery did well at the beginning.
     pub control: Option<(Image, Acknowledged)>,
     /// What takes longer hangs.
-    pub patience: Duration,
+    pub patience: Patience,
     /// Nothing is begun later.
     pub until: Option<Instant>,
 }
@@ -150,7 +162,7 @@ fn over(end: &End, until: Option<Instant>) -> Option<Halt> {
 }
 
 /// Runs a command natively, in a world that is a private view, or beside the user's files.
-fn run(command: &Command, patience: Duration, world: &World) -> io::Result<Outcome> {
+fn run(command: &Command, patience: Patience, world: &World) -> io::Result<Outcome> {
     let stdin = match &command.stdin {
         Some(path) if world.view().is_some() => Stdio::from(world.open(path)?),
         Some(path) => Stdio::from(File::open(path)?),
@@ -187,7 +199,7 @@ fn run(command: &Command, patience: Duration, world: &World) -> io::Result<Outco
         Output::new(child.stdout.take().map(OwnedFd::from))?,
         Output::new(child.stderr.take().map(OwnedFd::from))?,
     ];
-    let begun = Instant::now();
+    let mut waits = Waits::new(child.id() as i32, patience);
     let status = loop {
         take(&mut outputs, Duration::from_millis(2));
         if let Some(status) = child.try_wait()? {
@@ -196,7 +208,7 @@ fn run(command: &Command, patience: Duration, world: &World) -> io::Result<Outco
                 (None, signal) => Status::Signal(signal.unwrap_or(0)),
             };
         }
-        if begun.elapsed() > patience {
+        if waits.is_hang() {
             // SAFETY: the group of our own child, which was not waited for.
             unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
             child.wait()?;
@@ -204,10 +216,11 @@ fn run(command: &Command, patience: Duration, world: &World) -> io::Result<Outco
         }
     };
     // What it has started may still write; but who only waits is not waited for.
-    let mut quiet = Instant::now();
+    let ended = Instant::now();
+    let mut quiet = ended;
     while outputs.iter().any(|output| output.pipe.is_some())
         && quiet.elapsed() < AFTER
-        && begun.elapsed() < patience + AFTER
+        && ended.elapsed() < ASLEEP
     {
         if take(&mut outputs, Duration::from_millis(5)) {
             quiet = Instant::now();

@@ -287,8 +287,15 @@ fn by_lines(
     let Some(runs) = after_lines(search, program, lines, &numbers, scratch, initial)? else {
         return Ok(Measured::Stopped);
     };
+    // What a run has done that had to be ended is no measure.
+    let runs: Vec<(usize, Vec<u8>)> = numbers
+        .into_iter()
+        .zip(runs)
+        .filter_map(|(k, run)| Some((k, run?)))
+        .collect();
+    let is_known = is_few && runs.len() == count + 1;
     let mut outputs = vec![Vec::new(); count + 1];
-    for (k, output) in numbers.iter().zip(&runs) {
+    for (k, output) in &runs {
         outputs[*k].clone_from(output);
     }
     let references = References {
@@ -296,7 +303,7 @@ fn by_lines(
         addresses: false,
         questions: 0,
     };
-    if is_few {
+    if is_known {
         let expected: HashSet<Vec<u8>> = references.outputs.iter().cloned().collect();
         // From now on, a recovery that prints something else is run twice. Nobody else sets it
         // before.
@@ -308,10 +315,12 @@ fn by_lines(
     };
     // If already the state before the first operation prints something else when the program did
     // not end in order, the output tells of the crash itself. Then the recorded run is the measure.
-    let ends_otherwise = before
-        .first()
-        .is_none_or(|before| references.count_in(before, 0, 0) != Some(0));
-    if is_few && !ends_otherwise {
+    let begins = runs.first().is_some_and(|(k, _)| *k == 0);
+    let ends_otherwise = begins
+        && before
+            .first()
+            .is_none_or(|before| references.count_in(before, 0, 0) != Some(0));
+    if is_known && !ends_otherwise {
         return Ok(Measured::Lines(references));
     }
     let Some(in_run) = by_points(search, initial, count, asks)? else {
@@ -322,17 +331,20 @@ fn by_lines(
     outputs.truncate(count + 1);
     let lags = match ends_otherwise {
         // Lines change what is there, and the run does not show it.
-        true => numbers
+        true => runs
             .windows(2)
-            .zip(runs.windows(2))
-            .any(|(k, run)| run[0] != run[1] && outputs[k[0]] == outputs[k[1]]),
-        false => numbers
-            .iter()
-            .zip(&runs)
-            .any(|(k, run)| outputs[*k] != *run),
+            .any(|run| run[0].1 != run[1].1 && outputs[run[0].0] == outputs[run[1].0]),
+        false => runs.iter().any(|(k, run)| outputs[*k] != *run),
     };
     if lags {
         return Ok(Measured::Nothing);
+    }
+    if is_few && !is_known {
+        search.ledger.notes.insert(
+            "the program does not end soon if it is given only the first lines of its input, so recovery is compared with states \
+             of the recorded run"
+                .into(),
+        );
     }
     if ends_otherwise {
         search.ledger.notes.insert(
@@ -346,8 +358,8 @@ fn by_lines(
     }))
 }
 
-/// What recovery prints after runs of the program on the first lines of its input; `None` if the
-/// search was stopped.
+/// What recovery prints after runs of the program on the first lines of its input, each `None` if
+/// that run had to be ended; `None` if the search was stopped.
 fn after_lines(
     search: &mut Search<'_>,
     program: &Command,
@@ -355,7 +367,7 @@ fn after_lines(
     numbers: &[usize],
     scratch: &Path,
     initial: &Image,
-) -> Result<Option<Vec<Vec<u8>>>, Error> {
+) -> Result<Option<Vec<Option<Vec<u8>>>>, Error> {
     let recovery = search.settings.runs.recover.clone();
     let mut requests = Vec::new();
     for k in numbers {
@@ -373,7 +385,8 @@ fn after_lines(
     let mut outputs = Vec::new();
     for answer in answers {
         if let Answer::Executed(execution) = answer {
-            outputs.push(execution?.outcome.stdout);
+            let execution = execution?;
+            outputs.push((!execution.first_was_cut).then_some(execution.outcome.stdout));
         }
     }
     Ok(Some(outputs))

@@ -129,11 +129,12 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
         checker: options.checker.clone(),
         limits: Limits {
             events: Some(100_000_000),
-            idle: Some(Duration::from_secs(3)),
+            idle: Some(Duration::from_secs(10)),
             wall: Some(options.patience.unwrap_or(Duration::from_secs(10))),
             steps: None,
             memory: None,
         },
+        program_limits: Limits::default(),
         end: End::new(options.stop.clone()),
         names: run.origin.enclosures.is_some().then_some(options.promise),
         expected: OnceLock::new(),
@@ -200,7 +201,7 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
         world: &mut world,
         originals: run.originals.as_ref(),
         control: None,
-        patience: native::PATIENCE.max(execution.wall * 5),
+        patience: native::patience(execution.longest, options.patience),
         until: None,
     };
     let native = stage

@@ -6,7 +6,7 @@ use std::io::{self, Read as _, Seek as _};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use brownout_findings::{Coverage, Limit};
 use brownout_host::{Enclosure, LaunchConfig, Limits, Stopped};
@@ -39,6 +39,9 @@ pub struct Recorded {
     pub notes: Vec<String>,
     /// It was not stopped before its end.
     pub is_whole: bool,
+    /// How long it has taken, and how many events it was.
+    pub wall: Duration,
+    pub events: u64,
     /// If threads took turns: how often their store buffers may have held something at the same
     /// time.
     pub overlaps: Option<u64>,
@@ -247,6 +250,8 @@ fn conclude(
         hints: outcome.hints,
         notes,
         is_whole: outcome.stopped.is_none(),
+        wall: outcome.wall,
+        events: outcome.events,
         overlaps,
         coverage,
         stdout,
@@ -283,6 +288,8 @@ fn nothing(options: &Options, scratch: &Path, coverage: Coverage) -> Recorded {
         hints: Vec::new(),
         notes: Vec::new(),
         is_whole: false,
+        wall: Duration::ZERO,
+        events: 0,
         overlaps: None,
         coverage,
         stdout: Vec::new(),

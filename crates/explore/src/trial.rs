@@ -45,6 +45,8 @@ const STEPS_MIN: u64 = 300_000;
 const TIME_FACTOR: u32 = 30;
 const TIME_MIN: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_millis(1500);
+/// Of the first run, on which the others' bound depends.
+const FIRST_IDLE: Duration = Duration::from_secs(10);
 
 /// A store of the run, by its place in the total order of the run's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,11 +143,12 @@ impl Trial {
                 checker: options.checker.clone(),
                 limits: Limits {
                     events: Some(100_000_000),
-                    idle: Some(IDLE),
+                    idle: Some(FIRST_IDLE),
                     wall: Some(options.patience.unwrap_or(Duration::from_secs(60))),
                     steps: None,
                     memory: None,
                 },
+                program_limits: Limits::default(),
                 end: End::new(options.stop.clone()),
                 names: run.origin.enclosures.is_some().then_some(options.promise),
                 expected: OnceLock::new(),
@@ -177,7 +180,8 @@ impl Trial {
                 unless_stopped(options.stop.load(Ordering::Relaxed))?;
             }
             let steps = execution.events.saturating_mul(STEPS_FACTOR);
-            let time = (execution.wall * TIME_FACTOR).max(TIME_MIN);
+            let time = (execution.longest * TIME_FACTOR).max(TIME_MIN);
+            setting.limits.idle = Some(IDLE + 2 * execution.longest);
             setting.limits.events = Some(steps.max(STEPS_MIN));
             setting.limits.wall = Some(options.patience.unwrap_or(time));
             let good_exit = match execution.outcome.status {
@@ -194,7 +198,7 @@ impl Trial {
                     ordered: false,
                 },
                 control: execution.outcome,
-                wall: execution.wall,
+                wall: execution.longest,
             });
         }
         let mut stores: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
@@ -624,7 +628,7 @@ impl Trial {
             world: &mut self.world,
             originals: self.run.originals.as_ref(),
             control: None,
-            patience: native::PATIENCE.max(procedure.wall * 5),
+            patience: native::patience(procedure.wall, None),
             until: None,
         };
         let told = Acknowledged::default();

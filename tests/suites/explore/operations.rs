@@ -27,6 +27,9 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 ///
 /// Writing: with `-DACK` "ok" when it is durable, with `-DEARLY` before it is, with `-DCHATTY` how
 /// far it has come.
+///
+/// Effort: with `-DWORK` each number costs many more loads than recovery makes, with `-DPAUSE` the
+/// program waits for ever unless its input ends with `q`.
 const LIST: &str = r#"
 #include <fcntl.h>
 #include <immintrin.h>
@@ -47,6 +50,10 @@ static void append(long value)
 {
 #ifdef CHATTY
     say("appending\n");
+#endif
+#ifdef WORK
+    for (int i = 0; i < 600000; i++)
+        (void)*(volatile long *)&pool->entries[i % ENTRIES].value;
 #endif
     pool->entries[pool->count].value = value;
     persist(&pool->entries[pool->count]);
@@ -150,6 +157,10 @@ int main(int argc, char **argv)
         if (*text == 'i')
             append(atol(text + 2));
 #endif
+#ifdef PAUSE
+    if (*text != 'q')
+        pause();
+#endif
     return 0;
 }
 "#;
@@ -237,6 +248,13 @@ pub fn trials() -> Vec<Trial> {
         trials.push(trial(name, || too_early(flags)));
     }
     trials.extend([
+        trial(
+            "operations::a_run_costs_more_than_recovery",
+            more_than_recovery,
+        ),
+        trial("operations::a_run_on_less_input_never_ends", never_ends),
+        trial("operations::a_checker_takes_its_time", slow_checker),
+        trial("operations::recovery_waits_until_a_lock_is_old", old_lock),
         trial("operations::no_line_feed_at_the_end", no_line_feed),
         trial("operations::a_shell_reads", shell),
         trial("operations::another_order", another_order),
@@ -299,6 +317,59 @@ fn correct(flags: &[&str], reads_ahead: bool) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// What recovery takes is no measure of the program: its runs on part of the input are not cut
+/// short, and recovery compared with what half of a run has left.
+fn more_than_recovery() -> Result<()> {
+    let explored = Program::new(LIST, &["-DWORK"])?.explore_run("i 11\ni 22\n", "ops")?;
+    explored.expect_clean()
+}
+
+/// A run that must be ended is no measure, either. The recorded run is.
+fn never_ends() -> Result<()> {
+    let program = |flags: &[&str]| -> Result<Explored> {
+        let flags = [&["-DPAUSE"], flags].concat();
+        Program::new(LIST, &flags)?.explore_run("i 11\ni 22\nq\n", "ops")
+    };
+    let explored = program(&[])?;
+    explored.expect_clean()?;
+    explored.expect_note("does not end soon if it is given only the first lines")?;
+    program(&["-DEARLY"])?.expect_rule("not-atomic")
+}
+
+/// Has lines that recovery, or a checker, runs by a shell.
+fn explore_judged(recover: &str, oracle: &str) -> Result<Explored> {
+    let Program { scratch, binary } = Program::new(LIST, &[])?;
+    let binary = binary.display();
+    let options = [
+        "--pm",
+        "pool",
+        "--setup",
+        &format!("{binary} check pool"),
+        "--recover",
+        &recover.replace("CHECK", &format!("{binary} check pool")),
+        "--oracle",
+        oracle,
+    ];
+    let command = [&binary.to_string(), "run", "pool", "11"];
+    let native = Invocation::new(command, scratch.path()).timeout(TIMEOUT);
+    explore::run(&native, &options)
+}
+
+/// A checker that takes longer than recovery does not hang, neither under the tool nor natively.
+fn slow_checker() -> Result<()> {
+    explore_judged("CHECK", "cmd:sleep 4; true")?.expect_clean()
+}
+
+/// In some crash states recovery waits for longer than it takes in others, and ends. It is no
+/// error, however long that seems under the tool.
+fn old_lock() -> Result<()> {
+    let explored = explore_judged("x=$(CHECK); [ -n \"$x\" ] || sleep 5", "cmd:true")?;
+    let is_error = |f: &&Finding| f.severity == Severity::Correctness;
+    let errors = explored.report.findings.iter().filter(is_error).count();
+    ensure!(errors == 0, "{}", show(&explored.report));
+    Ok(())
 }
 
 /// The one finding.
