@@ -34,7 +34,7 @@ use std::io::{self, Write};
 use askama::Template;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use brownout_findings::numbers::grouped;
+use brownout_findings::numbers::{counted, grouped};
 use brownout_findings::{Finding, Report, Severity, Verdict, rules};
 use sha2::{Digest, Sha256};
 
@@ -338,9 +338,9 @@ fn claim(verdict: Verdict, reports: &[Report], joined: &Joined<'_>) -> String {
     let mut parts = vec![match verdict {
         Verdict::Clean => "no findings in any of them".to_owned(),
         _ => format!(
-            "{} of correctness and {} others, each counted once",
+            "{} of correctness and {}, each counted once",
             grouped(errors),
-            grouped(others)
+            counted(others, "other")
         ),
     }];
     if incomplete > 0 {

@@ -374,6 +374,7 @@ fn lines(finding: &Finding, events: &[&Event]) -> Option<Lines> {
         .and_then(|timeline| timeline.nothing_lost.as_ref());
     let files: BTreeSet<&str> = rows.iter().map(|(file, _)| *file).collect();
     let files: Vec<&str> = files.into_iter().collect();
+    let is_clean = finding.rule == BuiltIn::CleanFlush.id();
     let mut out: Vec<Row> = Vec::new();
     for row in &rows {
         let mut state = State::Untold;
@@ -392,6 +393,12 @@ fn lines(finding: &Finding, events: &[&Event]) -> Option<Lines> {
                 }
                 (Part::After, _) => {}
                 (Part::Run, Kind::Store) if is_mine => state = State::Dirty,
+                // What is wrong with this one is that the line was persistent.
+                (Part::Run, Kind::Flush)
+                    if is_mine && is_clean && item.column.role == Role::Flush.name() =>
+                {
+                    state = State::Durable;
+                }
                 // A line that is persistent already stays so.
                 (Part::Run, Kind::Flush) if is_mine && state != State::Durable => {
                     state = State::WrittenBack;
@@ -825,6 +832,15 @@ mod tests {
         let order: Vec<usize> = picture.columns.iter().map(|c| c.events[0]).collect();
         assert_eq!(order, [2, 3, 1]);
         assert_eq!(picture.rows[0].touched, [0, 1, 2]);
+        // The fence that has made it persistent is not told, but that it was is.
+        let states = &picture.rows[0].states;
+        assert_eq!(*states, [State::Dirty, State::WrittenBack, State::Durable]);
+        let twice = vec![
+            event(Role::EarlierFlush, None, Some((0, 64))),
+            event(Role::Flush, Some(9), Some((0, 64))),
+        ];
+        let picture = lines_of(BuiltIn::DoubleFlush, twice);
+        assert_eq!(picture.rows[0].states[1], State::WrittenBack);
     }
 
     #[test]
