@@ -37,7 +37,9 @@ use crate::blocks::{Arrival, ENGINE};
 use crate::bulk::Heap;
 use crate::context::ThreadContext;
 use crate::control::control;
+use crate::copy::read_memory;
 use crate::dispositions;
+use crate::pm::reach;
 use crate::service;
 use crate::sync::SpinLock;
 use crate::sys::{self, nr, sc};
@@ -418,6 +420,7 @@ fn learn(ctx: &mut ThreadContext) {
 
 // ---------------------------------------------------------------- what runs have in common
 
+const POLL: u64 = 7;
 const SET_TID_ADDRESS: u64 = 218;
 const SET_ROBUST_LIST: u64 = 273;
 const PRCTL: u64 = 157;
@@ -585,8 +588,9 @@ fn is_same_everywhere(path: &[u8]) -> bool {
 /// Whether a call is about the input, or waits for something.
 fn concerns_input(number: u64, a: &[u64; 6]) -> bool {
     match number {
-        // poll, select, epoll_wait and their kin
-        7 | 23 | 232 | nr::PSELECT6 | nr::PPOLL | nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => true,
+        POLL => !polls_nothing(a),
+        // select, epoll_wait and their kin
+        23 | 232 | nr::PSELECT6 | nr::PPOLL | nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => true,
         // accept, accept4
         43 | 288 => crate::mode().client,
         nr::MMAP => crate::pm::maps_input(number, a),
@@ -616,6 +620,22 @@ fn concerns_input(number: u64, a: &[u64; 6]) -> bool {
     }
 }
 
+/// Whether nothing is waited for, as when Rust's runtime asks whether descriptors are open: the
+/// input, which is a file, or nobody has asked for yet, has no part in that.
+fn polls_nothing(a: &[u64; 6]) -> bool {
+    const ENTRY: u64 = 8;
+    const EVENTS: u64 = 4;
+    /// More are not looked at.
+    const ENTRIES_MAX: u64 = 16;
+    let [entries, count, timeout, ..] = *a;
+    let asks_nothing = |n: u64| {
+        let mut events = [1; 2];
+        let at = entries.wrapping_add(n * ENTRY + EVENTS);
+        read_memory(reach(ProgramAddr::new(at)), &mut events) && events == [0; 2]
+    };
+    timeout as i32 == 0 && count <= ENTRIES_MAX && (0..count).all(asks_nothing)
+}
+
 /// Whether a forked process has what this call leaves behind.
 fn survives_fork(number: u64, a: &[u64; 6]) -> bool {
     match number {
@@ -631,8 +651,8 @@ fn survives_fork(number: u64, a: &[u64; 6]) -> bool {
         // socket, bind, listen, getsockname, setsockopt, getsockopt; epoll_create, epoll_ctl,
         // epoll_create1. What comes of them is looked at when the program stops.
         41 | 49 | 50 | 51 | 54 | 55 | 213 | 233 | 291 => crate::mode().client,
-        // read to close, stat, fstat, lstat, lseek
-        0..=6 | 8
+        // read to close, stat, fstat, lstat, poll, lseek
+        0..=8
         // mprotect to brk, signals, ioctl, pread64 to access, sched_yield to madvise, dup, dup2,
         // nanosleep, getpid
         | 10..=21 | 24..=28 | 32 | 33 | 35 | 39

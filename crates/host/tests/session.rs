@@ -277,13 +277,17 @@ fn whatever_differs_in_the_world_is_seen_by_each_run() {
     }
 }
 
-/// Prints, opens a file and reads a part of it, and then does as its input says.
+/// Asks whether its descriptors are open, as Rust's runtime does, prints, opens a file and reads a
+/// part of it, and then does as its input says.
 const LISTENS: &str = r#"
+#include <poll.h>
 #include <pthread.h>
 #include <sys/time.h>
 int main(int argc, char **argv) {
     volatile uint64_t *pm = map(argv[1]);
     char line[100] = {0}, other[3];
+    struct pollfd all[] = {{.fd = 0}, {.fd = 1}, {.fd = 2}};
+    need(poll(all, 3, 0));
     pm[0] = 1;
     write(1, "ready\n", 6);
     int fd = need(open(argv[3], O_RDONLY));
