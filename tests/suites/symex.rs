@@ -56,6 +56,7 @@ fn main() {
         trial("plain::words", || plain("words")),
         trial("plain::scan", || plain("scan")),
         trial("found::scanned", scanned),
+        trial("found::behind_a_word_that_was_empty", behind_an_empty_word),
         trial("hangs::found", hang_is_found),
         trial("hangs::nothing_is_claimed", hang_before_a_branch),
         trial("strategies::differ", strategies_differ),
@@ -328,6 +329,49 @@ fn scanned() -> Result<()> {
     ensure!(rules.any(|rule| rule == "crash"), "{}", outcome.describe());
     let notes = report.notes.join("\n");
     ensure!(!notes.contains("not described"), "{notes}");
+    Ok(())
+}
+
+/// Where a word is empty, it is compared with nothing, so nothing says that it matters.
+fn behind_an_empty_word() -> Result<()> {
+    let source = r#"
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+        static char text[25];
+        static int at;
+        static void blanks(void) { while (text[at] == ' ') at++; }
+        static int is(char letter) { blanks(); return text[at] == letter && ++at; }
+        int main(void) {
+            char word[8] = {0};
+            int n = 0, number = 0, digits = 0;
+            if (read(0, text, 24) != 24) return 1;
+            if (!is('{') || !is('"')) return 2;
+            while (text[at] != '"' && n < 7) word[n++] = text[at++];
+            if (!is('"') || !is(':')) return 3;
+            blanks();
+            while (text[at] >= '0' && text[at] <= '9') number = number * 10 + text[at++] - '0', digits++;
+            if (!digits || !is('}')) return 4;
+            if (strcmp(word, "k") == 0 && number == 4242) abort();
+            return 0;
+        }
+    "#;
+    let scratch = Scratch::new()?;
+    let program = compile(&scratch, source, &["-O1"])?;
+    let options = [
+        "--pm",
+        "pool",
+        "--stdin-symbolic",
+        "24",
+        "--paths",
+        FOUND_PATHS,
+        "--until-found",
+        "--time",
+        LONG,
+    ];
+    let (outcome, report) = report(&options, &[&program], &scratch)?;
+    let mut rules = report.findings.iter().map(|finding| finding.rule.as_str());
+    ensure!(rules.any(|rule| rule == "crash"), "{}", outcome.describe());
     Ok(())
 }
 

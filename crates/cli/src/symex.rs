@@ -376,9 +376,15 @@ fn lost(losses: &Losses) -> Vec<String> {
     }
     let addresses: u64 = losses.addresses.values().sum();
     if addresses > 0 {
+        let mut places: Vec<_> = losses.places.iter().collect();
+        places.sort_by_key(|(place, count)| (std::cmp::Reverse(**count), *place));
+        let named = places.iter().take(NAMED);
+        let named: Vec<String> = named.map(|(place, n)| format!("{place} ({n})")).collect();
         notes.push(format!(
-            "{addresses} times, at {}, an address depended on the input and was taken to be what it was",
-            counted(losses.addresses.len() as u64, "instruction")
+            "{addresses} times, at {}, an address depended on the input and was taken to be what it was: {}{}",
+            counted(losses.addresses.len() as u64, "instruction"),
+            named.join(", "),
+            if places.len() > NAMED { "…" } else { "" }
         ));
     }
     if losses.arguments > 0 {

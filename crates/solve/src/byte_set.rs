@@ -31,6 +31,11 @@ impl ByteSet {
         self.0 == [0; 4]
     }
 
+    /// How many values are in it.
+    pub fn len(self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
     /// Whether a value is in it.
     pub fn has(self, value: u8) -> bool {
         self.0[usize::from(value / 64)] >> (value % 64) & 1 == 1

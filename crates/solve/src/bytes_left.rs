@@ -84,6 +84,24 @@ impl BytesLeft {
             None => !set.is_empty(),
         }
     }
+
+    /// For how many values of its byte a condition of one bit is true (or false, if `is` says so),
+    /// of those that are left. None if it does not depend on one byte.
+    pub fn count(
+        &self,
+        known: &mut KnownSets,
+        pool: &mut Pool,
+        condition: Expr,
+        is: bool,
+    ) -> Option<u32> {
+        let (input, set) = known.set(pool, condition)?;
+        let set = match is {
+            true => set,
+            false => set.not(),
+        };
+        let left = self.left.get(&input);
+        Some(left.map_or(set, |left| left.and(set)).len())
+    }
 }
 
 #[cfg(test)]
@@ -108,8 +126,18 @@ mod tests {
         assert!(!left.may_be(&mut known, &mut pool, is_letter, true));
         assert!(left.may_be(&mut known, &mut pool, is_letter, false));
         assert!(!left.may_be(&mut known, &mut pool, is_other_letter, false));
+        assert_eq!(left.count(&mut known, &mut pool, is_below, true), Some(58));
+        assert_eq!(
+            left.count(&mut known, &mut pool, is_other_letter, true),
+            Some(1)
+        );
+        assert_eq!(
+            left.count(&mut known, &mut pool, is_other_letter, false),
+            Some(0)
+        );
         // What depends on two bytes is not known.
         let same = pool.eq(byte, other);
+        assert_eq!(left.count(&mut known, &mut pool, same, true), None);
         assert!(left.may_be(&mut known, &mut pool, same, true));
         let never = pool.constant(1, 0);
         assert!(!left.may_be(&mut known, &mut pool, never, true));

@@ -415,6 +415,7 @@ fn one(options: &Options, stage: Stage, mut member: Member<'_>) -> Result<Ended,
         shared.find(found, true);
     }
     drop(shared);
+    search.name_places();
     Ok(Ended {
         over,
         losses: search.losses,

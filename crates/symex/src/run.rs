@@ -279,8 +279,12 @@ impl EventSink for Following<'_> {
         self.position.event(event);
         match event.kind {
             EventKind::Module {
-                addr, len, path, ..
-            } => self.own.add(addr.0, len, path),
+                addr,
+                len,
+                offset,
+                path,
+                ..
+            } => self.own.add(addr.0, len, offset, path),
             EventKind::File { file, path, .. } => {
                 let path = String::from_utf8_lossy(path).into_owned();
                 self.files.insert(file, path);

@@ -23,7 +23,7 @@
 use std::collections::BTreeMap;
 
 use brownout_lift::{Algebra, Flag, Machine, Next};
-use brownout_solve::{Expr, Pool};
+use brownout_solve::{BytesLeft, Expr, Pool};
 use brownout_trace::event::ThreadId;
 use iced_x86::{
     Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, Register,
@@ -82,6 +82,8 @@ pub struct Losses {
     pub unsupported: BTreeMap<String, u64>,
     /// Addresses that were taken to be what they were: by instruction, how often.
     pub addresses: BTreeMap<u64, u64>,
+    /// The same by where these instructions are, for people; known at the end of a search.
+    pub places: BTreeMap<String, u64>,
     /// Arguments of system calls that were taken to be what they were.
     pub arguments: u64,
     /// Values that something else had overwritten.
@@ -96,6 +98,9 @@ impl Losses {
         }
         for (pc, count) in &other.addresses {
             *self.addresses.entry(*pc).or_default() += count;
+        }
+        for (place, count) in &other.places {
+            *self.places.entry(place.clone()).or_default() += count;
         }
         self.arguments += other.arguments;
         self.stale += other.stale;
@@ -120,6 +125,8 @@ pub struct Shadow {
     pub pm: Progress,
     /// Where that is mapped.
     pub areas: Areas,
+    /// What the decisions so far have left of the values of each byte.
+    left: BytesLeft,
     factory: Option<InstructionInfoFactory>,
 }
 
@@ -264,28 +271,37 @@ impl Step<'_> {
         value: Option<Expr>,
         to: u64,
     ) {
-        if self.pool.as_constant(condition).is_none() {
-            let shape = match value {
-                Some(value) => self.pool.shape(value),
-                // Whichever way it goes.
-                None => {
-                    let other = self.pool.not(condition);
-                    self.pool.shape(condition).min(self.pool.shape(other))
-                }
-            };
-            self.shadow.path.push(Decision {
-                pc: self.state.instruction.ip(),
-                kind,
-                way,
-                condition,
-                value,
-                shape,
-                bytes: bytes(self.pool, condition),
-                pm: self.shadow.pm,
-                to,
-                distance: None,
-            });
+        if self.pool.as_constant(condition).is_some() {
+            return;
         }
+        let is_address = matches!(kind, Kind::Taken | Kind::Jump);
+        let (left, known) = (&mut self.shadow.left, &mut self.tables.known);
+        // Often there is only one way left: behind `if (found)` it is known where something was
+        // found, and to say it again would be to call each such place another way.
+        if is_address && !left.may_be(known, self.pool, condition, false) {
+            return;
+        }
+        left.assume(known, self.pool, condition);
+        let shape = match value {
+            Some(value) => self.pool.shape(value),
+            // Whichever way it goes.
+            None => {
+                let other = self.pool.not(condition);
+                self.pool.shape(condition).min(self.pool.shape(other))
+            }
+        };
+        self.shadow.path.push(Decision {
+            pc: self.state.instruction.ip(),
+            kind,
+            way,
+            condition,
+            value,
+            shape,
+            bytes: bytes(self.pool, condition),
+            pm: self.shadow.pm,
+            to,
+            distance: None,
+        });
     }
 
     /// Whether it does what ends most programs, `now` and for other inputs.

@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-use brownout_solve::{Expr, Pool};
+use brownout_solve::{Expr, KnownSets, Pool};
 use rustc_hash::{FxHashMap, FxHasher};
 
 /// What an address leads to for each value of the byte that it depends on; None where that is not
@@ -29,6 +29,8 @@ pub struct Looked {
 pub struct Tables {
     addresses: FxHashMap<Expr, Arc<[u64]>>,
     looked: FxHashMap<(Expr, u32, u64), (Entries, Looked)>,
+    /// What is known of conditions about one byte.
+    pub known: KnownSets,
     /// By instruction: the persistent memory in which it was seen to access what the input says.
     /// Where another input leads it elsewhere, that is what it has left.
     pub within: FxHashMap<u64, Range<u64>>,

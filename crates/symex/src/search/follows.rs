@@ -120,6 +120,18 @@ impl Search<'_> {
         self.follow_and_run(input.to_vec(), is_endless)
     }
 
+    /// The same for one in which something is longer than it was: what was empty, and was looked at
+    /// by instructions that had nothing to do with the input, has something to do with it now.
+    pub(super) fn follows_longer(&mut self, input: Vec<u8>) -> Result<(), Error> {
+        match self.may_follow() {
+            true => self.follow_and_run(input, false),
+            false => {
+                self.follow_later(&input, false);
+                Ok(())
+            }
+        }
+    }
+
     fn follow_later(&mut self, input: &[u8], is_endless: bool) {
         let is_there = (self.unfollowed.back()).is_some_and(|(known, _)| known == input);
         match self.unfollowed.len() < UNFOLLOWED_MAX {

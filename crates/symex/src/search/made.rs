@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::pieces::{Long, Piece, squeezed, tightened, with_inserted};
+use super::pieces::{Long, Piece, squeezed, tightened, used, varied, with_inserted};
 use super::{Made, Search};
 use crate::options::Error;
 
@@ -22,7 +22,93 @@ const LONG_MAX: usize = 16;
 /// One run of so many is for that.
 const SHORTEN_EVERY: u64 = 2;
 
+/// After so many paths without anything new, one of so many is longer than one that was new
+/// somewhere, and as many are beside one by chance.
+const STALLED: u64 = 100;
+const CHANCE_EVERY: u8 = 6;
+/// So many notable inputs are kept. Of these, the last few are as likely as all.
+const NOTABLE_MAX: usize = 256;
+const NOTABLE_LAST: usize = 8;
+/// So many places of one input are changed at most.
+const CHANGES_MAX: u32 = 4;
+/// So often an input is made that was run already, before that is given up.
+const ATTEMPTS: u32 = 8;
+
 impl Search<'_> {
+    /// An input has led to something new.
+    pub(super) fn note(&mut self, input: &[u8]) {
+        self.notable_at = self.numbers.paths;
+        if self.notable.len() < NOTABLE_MAX {
+            self.notable.push(input.to_vec());
+            self.lengthened.push(used(input, &self.options.first));
+        }
+    }
+
+    /// Whether nothing new was found for some time, and it is time to try what is beside inputs
+    /// that have found something: where the program does not look at the input, nothing says that
+    /// it might (a word that is empty is compared with nothing).
+    fn is_time_for_chance(&mut self) -> bool {
+        let is_stalled = self.numbers.paths > self.notable_at + STALLED;
+        let can_be = is_stalled && !self.notable.is_empty() && !self.has_places();
+        can_be && self.random.u8(..CHANCE_EVERY) == 0
+    }
+
+    /// An input beside one that has led to something new, if it is time for that.
+    pub(super) fn neighbour(&mut self) -> Option<Vec<u8>> {
+        if !self.is_time_for_chance() {
+            return None;
+        }
+        for _ in 0..ATTEMPTS {
+            let mut input = self.any_notable().to_vec();
+            let mut changes = 1;
+            while changes < CHANGES_MAX && self.random.bool() {
+                changes += 1;
+            }
+            for _ in 0..changes {
+                let other = self.any_notable().to_vec();
+                input = varied(&input, &other, &self.options.first, &mut self.random);
+            }
+            self.layout.fix(&mut input, &self.options.first);
+            if self.inputs.insert(input.clone()) {
+                return Some(input);
+            }
+        }
+        None
+    }
+
+    /// One of those that have led to something new, the newest first, with one more byte somewhere:
+    /// a digit at a number, else a letter. Each place has its turn.
+    pub(super) fn longer(&mut self) -> Option<Vec<u8>> {
+        if !self.is_time_for_chance() {
+            return None;
+        }
+        for number in (0..self.notable.len()).rev() {
+            while let Some(at) = self.lengthened[number].checked_sub(1) {
+                self.lengthened[number] = at;
+                let input = &self.notable[number];
+                let byte = match input[at].is_ascii_digit() {
+                    true => b'1',
+                    false => b'a',
+                };
+                let mut made = with_inserted(input, at, &[byte]);
+                self.layout.fix(&mut made, &self.options.first);
+                if self.inputs.insert(made.clone()) {
+                    return Some(made);
+                }
+            }
+        }
+        None
+    }
+
+    fn any_notable(&mut self) -> &[u8] {
+        let all = self.notable.len();
+        let last = match self.random.bool() {
+            true => all.min(NOTABLE_LAST),
+            false => all,
+        };
+        &self.notable[all - 1 - self.random.usize(..last)]
+    }
+
     /// What has led from somewhere in the newest input to a way that none had gone, is to be made
     /// shorter if it does not fit three times.
     pub(super) fn shorten_later(&mut self, input: &[u8], name: u64, from: usize) {

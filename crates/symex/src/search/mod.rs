@@ -19,12 +19,12 @@
 //! on a path that is new, and ways that were not gone with such an expression (another constant,
 //! one more digit), for the nth time since persistent memory was changed, behind the same fences of
 //! persistent memory, or behind the same decisions, of which first one counts, then three and
-//! eight. Of what is equally new, what was tried less often, then what leads to more of what is
-//! done to persistent memory (`reach.rs`; not for `coverage`), and then what depends on earlier
-//! bytes, so that room is left behind them. Before what a path has done anew to persistent memory,
-//! and before a way of the program's own code that none had gone, the last decisions are turned at
-//! once. What is less new than all that gets its turn, too, each level half as often as the one
-//! above it.
+//! eight. That a word is equal up to a byte further counts as a branch does. Of what is equally
+//! new, what was tried less often, then what leads to more of what is done to persistent memory
+//! (`reach.rs`; not for `coverage`), and then what depends on earlier bytes, so that room is left
+//! behind them. Before what a path has done anew to persistent memory, and before a way of the
+//! program's own code that none had gone, the last decisions are turned at once. What is less new
+//! than all that gets its turn, too, each level half as often as the one above it.
 //!
 //! **What is captured** (`follows.rs`). A run is followed, and then captured again, if it has
 //! executed a branch that is new, if it shows that something was not captured (a value is not what
@@ -47,7 +47,9 @@
 //! was solved for; what they do is looked at like everything else. Where the program's own code
 //! wants what is ruled out before it (`leads.rs`), the input is made in which what is decided about
 //! is longer, and the one that the solver finds without what rules it out: where a library decides
-//! more than it computes, that often goes there.
+//! more than it computes, that often goes there. And if nothing new was found for some time, inputs
+//! are tried that are beside those that have found something: the program may not look at what
+//! matters (a word that is empty is compared with nothing), and then no decision tells.
 //!
 //! **Source.** SAGE's generational search (NDSS 2008) for turning every decision of a path;
 //! AGAMOTTO (OSDI 2020), section 4, for what comes first. **Deviations.** There is no bound by
@@ -81,7 +83,7 @@ use std::time::{Duration, Instant};
 use brownout_check::Analysis;
 use brownout_findings::numbers::counted;
 use brownout_host::{ExitStatus, Stopped};
-use brownout_solve::{Answer, BytesLeft, Expr, KnownSets, Pool, Settings, Solver};
+use brownout_solve::{Answer, BytesLeft, Expr, Pool, Settings, Solver};
 use brownout_stage::{Causes, Delivery, Place, Tells};
 use brownout_trace::event::Event;
 use brownout_trace::{EventSink, Tee};
@@ -92,7 +94,7 @@ use crate::judge::{Ended, Found, Judge};
 use crate::modules::OwnCode;
 use crate::numbers::Numbers;
 use crate::options::{Error, Options};
-use crate::path::{Kind, Path, Progress, mix};
+use crate::path::{Decision, Kind, Path, Progress, mix};
 use crate::patience::Patience;
 use crate::run::Following;
 use crate::shadow::{Losses, first_bit};
@@ -153,8 +155,6 @@ pub struct Search<'o> {
     pool: Pool,
     solver: Solver,
     tables: Tables,
-    /// What is known of conditions about one byte.
-    known: KnownSets,
     /// Instructions that touch the input.
     touched: HashSet<u64>,
     chosen: Arc<[u64]>,
@@ -199,6 +199,13 @@ pub struct Search<'o> {
     made: [VecDeque<Made>; 2],
     /// Inputs that are to be made shorter.
     long: VecDeque<Long>,
+    /// Inputs that have done something new to persistent memory, have gone a way of the program's
+    /// own code that none had gone, or have executed something new; and after how many paths the
+    /// last was found.
+    notable: Vec<Vec<u8>>,
+    notable_at: u64,
+    /// Where in each of them a byte was inserted last.
+    lengthened: Vec<usize>,
     /// Of inputs that were solved for, and of those with inserted bytes: how many have shown
     /// something new, and how many there were.
     fruits: [f64; 2],
@@ -266,7 +273,6 @@ impl<'o> Search<'o> {
             pool: Pool::new(),
             solver: Solver::new(settings),
             tables: Tables::default(),
-            known: KnownSets::default(),
             touched: HashSet::new(),
             chosen: Arc::from([]),
             learned: Vec::new(),
@@ -289,6 +295,9 @@ impl<'o> Search<'o> {
             gone: FxHashMap::default(),
             made: Default::default(),
             long: VecDeque::new(),
+            notable: Vec::new(),
+            notable_at: 0,
+            lengthened: Vec::new(),
             fruits: [0.0; 2],
             tried_so: [0.0; 2],
             chunks: Vec::new(),
@@ -357,6 +366,13 @@ impl<'o> Search<'o> {
             } else if let Some((input, from)) = made {
                 self.numbers.made += 1;
                 self.try_input(input, None, from)?;
+            } else if let Some(input) = self.longer() {
+                self.numbers.made += 1;
+                self.try_input(input.clone(), None, None)?;
+                self.follows_longer(input)?;
+            } else if let Some(input) = self.neighbour() {
+                self.numbers.made += 1;
+                self.try_input(input, None, None)?;
             } else if let Some(turn) = self.next() {
                 let solved = self.solve(turn);
                 self.forget_done(turn.test);
@@ -396,6 +412,14 @@ impl<'o> Search<'o> {
             found.behind = self.lineage.of(&found.proof.input).kept;
         }
         self.placed = self.judge.found.len();
+    }
+
+    /// Says of what was not followed where it is.
+    pub fn name_places(&mut self) {
+        for (pc, count) in &self.losses.addresses {
+            let place = self.own.place(*pc);
+            *self.losses.places.entry(place).or_default() += count;
+        }
     }
 
     /// Whether bytes of the input mean something by where they are, as those of a pool do: then
@@ -701,9 +725,8 @@ impl<'o> Search<'o> {
                 }
             }
             self.lineage.begin(&input, None);
-            if let Some(edges) = &outcome.edges {
-                merge(&mut self.edges, edges);
-            }
+            let edges = outcome.edges.as_ref();
+            let has_new_code = edges.is_some_and(|edges| merge(&mut self.edges, edges));
             if let Some(expected) = expected.take() {
                 self.numbers.turned += 1;
                 if !expected.is_met(&shadow.path.decisions) {
@@ -731,6 +754,9 @@ impl<'o> Search<'o> {
             let is_fresh = fresh[..ROUGH].iter().any(|count| *count > 0);
             let is_new = news > 0 || fresh[0] + fresh[1] > 0;
             let is_solved = from == Some(false);
+            if self.order.helps() && (news > 0 || own_at.is_some() || has_new_code) {
+                self.note(&input);
+            }
             if self.order.helps() {
                 new.extend(own_at.map(|at| at as u32));
                 self.look_around(new);
@@ -795,6 +821,10 @@ impl<'o> Search<'o> {
         let mut met = Vec::with_capacity(decisions.len());
         let mut times: FxHashMap<u64, u8> = FxHashMap::default();
         let mut last_pm = 0;
+        let all_pcs = decisions.iter().map(|decision| decision.pc);
+        for pc in all_pcs.chain(folded.iter().map(|folded| folded.pc)) {
+            self.own.look(pc);
+        }
         for (at, decision) in decisions.iter().enumerate() {
             before.push(all);
             let name = decision.name();
@@ -822,6 +852,7 @@ impl<'o> Search<'o> {
         self.numbers.decisions = self.numbers.decisions.max(decisions.len() as u64);
         let test = self.tests.len() as u32;
         let mut new = Vec::new();
+        let mut narrow = FxHashSet::default();
         let mut left = BytesLeft::default();
         let (mut asked, mut last) = (0, 0);
         for (at, (decision, before)) in decisions.iter().zip(&before).enumerate() {
@@ -829,10 +860,11 @@ impl<'o> Search<'o> {
                 (Kind::Bound, _) => {}
                 (Kind::Position { is_lowest }, Some(word)) => {
                     if self.tried.insert(mix(*before, decision.place())) {
-                        let others = self.places(&left, word, is_lowest);
-                        let others = others.into_iter();
-                        let others = others.filter(|place| u64::from(*place) != decision.way);
-                        new.extend(others.map(|place| (at as u32, place)));
+                        let mut others = self.places(&left, word, is_lowest);
+                        others.retain(|place| u64::from(*place) != decision.way);
+                        let further = self.further(&left, decision, &others);
+                        narrow.extend(further.into_iter().map(|place| (at as u32, place)));
+                        new.extend(others.into_iter().map(|place| (at as u32, place)));
                     }
                 }
                 // Of many ways each is turned to from the first that was gone.
@@ -856,7 +888,7 @@ impl<'o> Search<'o> {
                     }
                 }
             }
-            left.assume(&mut self.known, &mut self.pool, decision.condition);
+            left.assume(&mut self.tables.known, &mut self.pool, decision.condition);
         }
         self.stored += decisions.len();
         self.tests.push(Test {
@@ -865,6 +897,7 @@ impl<'o> Search<'o> {
             before,
             times: met,
             chosen: self.chosen.clone(),
+            narrow,
             ..Test::default()
         });
         // The one before it is not the newest any more.
@@ -906,7 +939,7 @@ impl Search<'_> {
                 false => bits - 1 - n,
             };
             let bit = self.pool.extract(word, place, 1);
-            let (known, pool) = (&mut self.known, &mut self.pool);
+            let (known, pool) = (&mut self.tables.known, &mut self.pool);
             if left.may_be(known, pool, bit, true) {
                 places.push(place);
             }
@@ -916,8 +949,32 @@ impl Search<'_> {
         }
         places
     }
+
+    /// Of other places of a position, those that are reached only if bytes have certain values,
+    /// because a word is compared there: the next, and the last, where all of it is equal. Where
+    /// one character is searched for, nearly any other leads further, and there are none.
+    fn further(&mut self, left: &BytesLeft, decision: &Decision, others: &[u32]) -> Vec<u32> {
+        let (Kind::Position { is_lowest }, Some(word)) = (decision.kind, decision.value) else {
+            return Vec::new();
+        };
+        let now = decision.way as u32;
+        let bit = self.pool.extract(word, now, 1);
+        let count = left.count(&mut self.tables.known, &mut self.pool, bit, false);
+        if count.is_none_or(|count| count > NARROW) {
+            return Vec::new();
+        }
+        let is_further = |place: &&u32| (**place > now) == is_lowest;
+        let mut further: Vec<u32> = others.iter().filter(is_further).copied().collect();
+        // They are in the order of the search.
+        if let [next, .., last] = further[..] {
+            further = vec![next, last];
+        }
+        further
+    }
 }
 
+/// A byte that has one of so few values is rarely what it has to be by chance.
+const NARROW: u32 = 4;
 /// What a query may cost.
 const CONFLICTS: u64 = 5_000;
 const SOLVING: Duration = Duration::from_millis(250);

@@ -122,6 +122,56 @@ pub(super) fn inserted(input: &[u8], changes: &[(u32, u8)]) -> Option<Vec<u8>> {
     Some(with_inserted(input, first as usize, &bytes))
 }
 
+/// How many bytes there are up to the last that is not what it was to begin with, and at least one
+/// if there are any: nobody has looked for what is behind it.
+pub(super) fn used(input: &[u8], first: &[u8]) -> usize {
+    let last = input.iter().zip(first).rposition(|(a, b)| a != b);
+    last.map_or(1, |at| at + 1).min(input.len())
+}
+
+/// The input with a change by chance: a byte more, less or another, a part of it once more, or a
+/// part of another input in it.
+pub(super) fn varied(
+    input: &[u8],
+    other: &[u8],
+    first: &[u8],
+    random: &mut fastrand::Rng,
+) -> Vec<u8> {
+    let end = used(input, first);
+    if end == 0 {
+        return input.to_vec();
+    }
+    let at = random.usize(..end);
+    let part = |of: &[u8], random: &mut fastrand::Rng| {
+        let end = used(of, first);
+        let from = random.usize(..end.max(1));
+        let to = from + 1 + random.usize(..(end - from).max(1));
+        of[from..to.min(of.len())].to_vec()
+    };
+    let byte = match random.bool() {
+        true => part(other, random).first().copied().unwrap_or(b'a'),
+        false => *random.choice(b"1a2b \n").unwrap_or(&b'a'),
+    };
+    match random.u8(..5) {
+        0 => with_inserted(input, at, &[byte]),
+        1 => {
+            let mut made = input.to_vec();
+            made.remove(at);
+            made.extend(first.last());
+            made
+        }
+        2 => changed(input, &[(at as u32, byte)]),
+        3 => {
+            let again = part(input, random);
+            with_inserted(input, at, &again)
+        }
+        _ => {
+            let inserted = part(other, random);
+            with_inserted(input, at + 1, &inserted)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,6 +238,35 @@ mod tests {
     fn what_nobody_has_solved_for_is_there_once() {
         assert_eq!(tightened(b"p   1  2", b"          "), b"p 1 2");
         assert_eq!(tightened(b"aabb", b"          "), b"aabb");
+    }
+
+    #[test]
+    fn what_is_changed_by_chance_keeps_its_length() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let first = b"        ";
+        let mut made = std::collections::HashSet::new();
+        for _ in 0..400 {
+            let input = varied(b"a=1     ", b"b;      ", first, &mut random);
+            assert_eq!(input.len(), first.len());
+            made.insert(input);
+        }
+        for one in [
+            b"aa=1    ",
+            b"=1      ",
+            b"b=1     ",
+            b"a=1b;   ",
+            b"a=11    ",
+        ] {
+            assert!(made.contains(&one[..]), "{one:?}");
+        }
+        // Shorter ones, and those that are what they were to begin with, do no harm.
+        for input in [&b""[..], b" ", b"x"] {
+            let first = &first[..input.len()];
+            for _ in 0..100 {
+                let made = varied(input, input, first, &mut random);
+                assert_eq!(made.len(), input.len());
+            }
+        }
     }
 
     #[test]

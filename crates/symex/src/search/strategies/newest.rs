@@ -27,6 +27,10 @@ pub(super) fn rank(known: &Known<'_>, turn: &Turn) -> Rank {
     let is_new = |way: &u64| !known.covered.contains(way) && tries(way) < VAIN_MAX;
     let detail = match decision.kind {
         Kind::Branch => others.iter().position(is_new),
+        // A word that is equal up to here is as good as a branch.
+        Kind::Position { .. } if test.narrow.contains(&(turn.at, turn.place)) => {
+            (1..DETAILS).find(|n| is_new(&others[*n]))
+        }
         // Somewhere else is by far not as new as the other way of a branch: there are as many
         // places as bytes.
         Kind::Position { .. } => (PLACES..DETAILS).find(|n| is_new(&others[*n])),
