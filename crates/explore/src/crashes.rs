@@ -24,6 +24,7 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::hash::Hash;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
@@ -122,9 +123,10 @@ impl Default for Wanted {
 pub enum Points {
     /// Each.
     All,
-    /// So many, one of each of as many stretches of the run; which one says the seed. What is tried
-    /// there is drawn, too: with other seeds all points and all kinds of crashes have their turn,
-    /// where [`All`](Self::All) begins with everything and what is certain at each.
+    /// So many; which ones says the seed. Half of them are one of each of as many stretches of the
+    /// run, the others are of code that comes to few of them. What is tried there is drawn, too:
+    /// with other seeds all points and all kinds of crashes have their turn, where
+    /// [`All`](Self::All) begins with everything and what is certain at each.
     Drawn(usize),
 }
 
@@ -575,16 +577,15 @@ impl<'r> Images<'r> {
             }
         });
         let mut places: Vec<Place> = all.collect();
-        let all = places.len();
         match wanted.points {
             Points::All => {}
             Points::Drawn(most) => {
-                let mut dice = Dice(wanted.seed);
-                let most = most.min(all);
-                let stretch = |n: usize| n * all / most;
-                let chosen: FxHashSet<usize> = (0..most)
-                    .map(|n| stretch(n) + dice.below(stretch(n + 1) - stretch(n)))
-                    .collect();
+                let code = |place: &Place| {
+                    let site = recording.points[place.points.start as usize].site;
+                    site.map(|site| (site.pc, site.context))
+                };
+                let codes: Vec<_> = places.iter().map(code).collect();
+                let chosen = drawn(&codes, most, &mut Dice(wanted.seed));
                 let mut number = 0;
                 places.retain(|_| {
                     number += 1;
@@ -600,6 +601,40 @@ impl<'r> Images<'r> {
             seen: FxHashSet::default(),
         }
     }
+}
+
+/// So many of the places, each of which has its code: half of them one of each of as many stretches
+/// of the run, the others of code that comes to few of them, one of each such code. A run inserts
+/// many keys, and its table grows once: what a crash leaves there is to have its turn.
+fn drawn<C: Eq + Hash>(codes: &[C], most: usize, dice: &mut Dice) -> FxHashSet<usize> {
+    let all = codes.len();
+    let most = most.min(all);
+    let stretches = most.div_ceil(2);
+    let stretch = |n: usize| n * all / stretches;
+    let mut chosen: FxHashSet<usize> = (0..stretches)
+        .map(|n| stretch(n) + dice.below(stretch(n + 1) - stretch(n)))
+        .collect();
+    let mut by_code: FxHashMap<&C, Vec<usize>> = FxHashMap::default();
+    for (place, code) in codes.iter().enumerate() {
+        by_code.entry(code).or_default().push(place);
+    }
+    // In an order that does not depend on how codes hash.
+    let mut groups: Vec<Vec<usize>> = by_code.into_values().collect();
+    groups.sort();
+    let mut groups: Vec<(usize, u64, Vec<usize>)> = groups
+        .into_iter()
+        .map(|places| (places.len(), dice.bits(), places))
+        .collect();
+    groups.sort();
+    while chosen.len() < most {
+        for (_, _, places) in &mut groups {
+            let left = places.len();
+            if left > 0 && chosen.len() < most {
+                chosen.insert(places.swap_remove(dice.below(left)));
+            }
+        }
+    }
+    chosen
 }
 
 impl Place {

@@ -351,16 +351,38 @@ fn one_point_of_each_stretch_of_the_run_is_drawn() {
     assert_eq!(points(Points::All, 0), all);
     for seed in 0..20 {
         assert_eq!(points(Points::Drawn(100), seed), all);
-        let three = points(Points::Drawn(3), seed);
-        let stretches: Vec<usize> = three
-            .iter()
-            .map(|point| [0..3, 3..6, 6..10].iter().position(|s| s.contains(point)))
-            .map(|stretch| stretch.expect("there are no others"))
-            .collect();
-        assert_eq!(stretches, [0, 1, 2], "{three:?}");
+        let six = points(Points::Drawn(6), seed);
+        assert_eq!(six.len(), 6);
+        for stretch in [0..3, 3..6, 6..10] {
+            assert!(six.iter().any(|point| stretch.contains(point)), "{six:?}");
+        }
         assert_eq!(points(Points::Drawn(1), seed).len(), 1);
         assert!(points(Points::Drawn(0), seed).is_empty());
     }
+}
+
+/// Inserts come to the same code again and again, what happens once is somewhere among them.
+#[test]
+fn rare_code_has_its_turn() {
+    let mut codes = vec!['i'; 200];
+    codes[57] = 'g';
+    codes[58] = 'h';
+    codes[120] = 'r';
+    codes[130] = 'r';
+    for seed in 0..50 {
+        let chosen = drawn(&codes, 12, &mut Dice(seed));
+        assert_eq!(chosen.len(), 12);
+        assert!(chosen.contains(&57) && chosen.contains(&58), "{chosen:?}");
+        assert!(chosen.contains(&120) || chosen.contains(&130), "{chosen:?}");
+        for stretch in 0..6 {
+            let places = stretch * 200 / 6..(stretch + 1) * 200 / 6;
+            assert!(chosen.iter().any(|place| places.contains(place)));
+        }
+        assert_eq!(chosen, drawn(&codes, 12, &mut Dice(seed)));
+        assert_eq!(drawn(&codes, 1000, &mut Dice(seed)).len(), 200);
+        assert!(drawn(&codes, 0, &mut Dice(seed)).is_empty());
+    }
+    assert!(drawn::<char>(&[], 12, &mut Dice(0)).is_empty());
 }
 
 /// With one image for each point, other seeds reach all points and all kinds of crashes; one seed
