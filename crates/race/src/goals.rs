@@ -20,8 +20,12 @@ use crate::predict::{Pair, Predicted};
 const TRIES: u32 = 12;
 /// Schedules after which a prediction may count as refuted.
 const REFUTED_AFTER: u32 = 6;
-/// A goal that was met comes as late as if it had been tried so many times more.
+/// A goal that was met, and of which something was made that a crash was tried for, comes as late
+/// as if it had been tried so many times more.
 const MET_COUNTS: u32 = 3;
+/// A search does not end for want of news before so many schedules were directed at each goal from
+/// which something may still come.
+const HOPE: u32 = 8;
 
 /// What has become of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,8 @@ pub enum Prospect {
 struct Aim {
     tries: u32,
     is_met: bool,
+    /// A crash was tried that leaves what was made of it.
+    is_judged: bool,
     predicted: Option<Predicted>,
     pursuit: Pursuit,
 }
@@ -93,6 +99,25 @@ impl Goals {
         self.0.entry(pair).or_default().is_met = true;
     }
 
+    /// What was made of it after it was met was tried by a crash.
+    pub fn judged(&mut self, pair: Pair) {
+        self.0.entry(pair).or_default().is_judged = true;
+    }
+
+    /// Whether something may come of schedules that are directed at goals: some are predicted and
+    /// not settled, or were met and came to nothing that a crash could be tried for, and few
+    /// schedules were directed at them.
+    pub fn has_hopes(&self) -> bool {
+        let is_hope = |aim: &Aim| {
+            let is_open = match aim.is_met {
+                true => !aim.is_judged,
+                false => aim.predicted.is_some() && aim.prospect() == Prospect::Open,
+            };
+            is_open && aim.tries < HOPE
+        };
+        self.0.values().any(is_hope)
+    }
+
     /// It was predicted. True if that is new.
     pub fn predict(&mut self, predicted: Predicted) -> bool {
         let aim = self.0.entry(predicted.pair).or_default();
@@ -106,18 +131,22 @@ impl Goals {
         self.0.get(&pair)?.predicted.as_ref()?.unlock.clone()
     }
 
-    /// What the next schedule is to be directed at.
-    pub fn next(&mut self) -> Option<Goal> {
+    /// What the next schedule is to be directed at, and how many were before.
+    pub fn next(&mut self) -> Option<(Goal, u32)> {
         let priority = |(_, aim): &(&Pair, &mut Aim)| {
-            let met = if aim.is_met { MET_COUNTS } else { 0 };
-            (aim.tries + met, aim.predicted.is_none())
+            let met = match aim.is_met && aim.is_judged {
+                true => MET_COUNTS,
+                false => 0,
+            };
+            (aim.tries + met, aim.predicted.is_none() && !aim.is_met)
         };
         let (pair, aim) = self.0.iter_mut().min_by_key(priority)?;
         aim.tries += 1;
-        Some(Goal {
+        let goal = Goal {
             store: pair.0,
             load: pair.1,
-        })
+        };
+        Some((goal, aim.tries - 1))
     }
 
     /// What became of a schedule that was directed at it.
@@ -183,7 +212,7 @@ mod tests {
 
     fn direct(goals: &mut Goals, times: u32, pursuit: Pursuit) {
         for _ in 0..times {
-            let goal = goals.next().unwrap();
+            let (goal, _) = goals.next().unwrap();
             goals.pursued(goal, pursuit);
         }
     }
@@ -224,11 +253,34 @@ mod tests {
         assert!(!goals.meeting((1, 1)));
         goals.predict(predicted((2, 2)));
         goals.met((3, 3));
+        goals.judged((3, 3));
         let stores = |goals: &mut Goals, n| -> Vec<u64> {
-            (0..n).map(|_| goals.next().unwrap().store).collect()
+            (0..n).map(|_| goals.next().unwrap().0.store).collect()
         };
         assert_eq!(stores(&mut goals, 2), [2, 1]);
         let later = stores(&mut goals, 9);
         assert!(later.contains(&3), "{later:?}");
+    }
+
+    #[test]
+    fn what_was_met_and_came_to_nothing_is_hoped_for() {
+        let mut goals = Goals::default();
+        goals.meeting((1, 1));
+        assert!(!goals.has_hopes());
+        goals.met((2, 2));
+        assert!(goals.has_hopes());
+        // It comes before those that were not met.
+        let (goal, before) = goals.next().unwrap();
+        assert_eq!((goal.store, before), (2, 0));
+        goals.judged((2, 2));
+        assert!(!goals.has_hopes());
+        goals.predict(predicted((3, 3)));
+        for _ in 0..2 * HOPE {
+            assert!(goals.has_hopes());
+            if goals.next().unwrap() == (Goal { store: 3, load: 3 }, HOPE - 1) {
+                break;
+            }
+        }
+        assert!(!goals.has_hopes());
     }
 }

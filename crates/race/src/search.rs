@@ -319,7 +319,7 @@ impl<'o> Search<'o> {
             return Ok(None);
         }
         let has_bound = self.options.time.is_some() || self.options.runs.is_some();
-        if !has_bound && number > state.news + QUIET_RUNS {
+        if !has_bound && number > state.news + QUIET_RUNS && !self.has_hopes(&state) {
             drop(state);
             self.end(Over::Quiet);
             return Ok(None);
@@ -334,6 +334,12 @@ impl<'o> Search<'o> {
             schedule,
             goal,
         }))
+    }
+
+    /// Whether schedules that are directed at goals may come to something.
+    fn has_hopes(&self, state: &State) -> bool {
+        let has_goals = matches!(self.options.strategy, None | Some(StrategyKind::PmAware));
+        has_goals && state.goals.has_hopes()
     }
 
     /// What the run with that number is decided by. The first run of an input is one in which
@@ -366,12 +372,12 @@ impl<'o> Search<'o> {
             plan.depth = 2 + (number / 8 % 3) as u32;
         }
         let goal = has_goals.then(|| state.goals.next()).flatten();
-        if let Some(goal) = goal {
-            plan = plan.with_goals(&[goal]);
+        if let Some((goal, before)) = goal {
+            plan = plan.with_goals(&[goal]).pursued_before(before);
         }
         let mut schedule = Schedule::new(kind, seed);
         schedule.plan = plan;
-        (schedule, goal)
+        (schedule, goal.map(|(goal, _)| goal))
     }
 
     fn work(&self, books: &dyn Books) -> Result<(), Error> {

@@ -196,8 +196,13 @@ impl Search<'_> {
             Verdict::Confirmed(_) => 3,
         };
         let mut state = self.lock();
+        let source = &effect.source;
+        if judged.verdict != Verdict::Nothing {
+            let pair = (source.store.site.pc.0, source.load.site.pc.0);
+            state.goals.judged(pair);
+        }
         if matches!(judged.verdict, Verdict::Confirmed(_)) {
-            state.confirmed.insert(effect.source.pair());
+            state.confirmed.insert(source.pair());
         }
         let known = state.judged.entry(effect.name).or_insert(Verdict::Nothing);
         if rank(&judged.verdict) > rank(known) {

@@ -70,7 +70,7 @@ impl Kind {
 pub struct Plan {
     pub(super) kind: u32,
     /// How many times `pct.rs` lowers a priority, plus one; how many points `round_robin.rs` gives
-    /// to each.
+    /// to each; how many runs `pm_aware.rs` has been given these goals for before.
     pub depth: u32,
     /// Of whatever is random.
     pub seed: u64,
@@ -103,11 +103,18 @@ impl Plan {
         self
     }
 
-    /// With these goals, as many as there is room for.
+    /// With these goals, as many as there is room for, for the first time.
     pub fn with_goals(mut self, goals: &[Goal]) -> Plan {
         let count = goals.len().min(GOALS_MAX);
         self.goals[..count].copy_from_slice(&goals[..count]);
         self.goal_count = count as u32;
+        self.depth = 0;
+        self
+    }
+
+    /// With goals that so many runs have pursued before: another way than theirs is to be gone.
+    pub fn pursued_before(mut self, times: u32) -> Plan {
+        self.depth = times;
         self
     }
 

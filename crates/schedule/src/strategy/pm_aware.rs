@@ -5,6 +5,10 @@
 //! written back. Without goals every store to persistent memory is one: whoever stores is held back
 //! at its next points for a while, so that others come to see what it has stored.
 //!
+//! The first run that pursues goals holds everybody who comes to one. Those after it would be the
+//! same run, so they leave out some, and draw who goes on meanwhile: which of several threads comes
+//! to read, and which of several stores it reads, may make the difference.
+//!
 //! A way out: nobody is held for more than [`HOLD_MAX`] points, and nobody if nobody else can go
 //! on.
 //!
@@ -22,6 +26,8 @@ use crate::seat::{PointKind, SEATS, SeatState};
 const HOLD_MAX: u32 = 400;
 /// One store in so many is a reason to hold, where no goal says which.
 const ONE_IN: u64 = 3;
+/// Where goals were pursued before, one store in so many that is one, and one load, is no reason.
+const LEFT_OUT_ONE_IN: u64 = 3;
 /// Points of others for which a thread that has stored is held back, without goals.
 const AFTER_STORE: u64 = 40;
 
@@ -71,6 +77,7 @@ impl Default for PmAware {
 impl Strategy for PmAware {
     fn choose(&mut self, plan: &Plan, choice: &Choice<'_>, random: &mut Random) -> usize {
         let goals = &plan.goals[..(plan.goal_count as usize).min(plan.goals.len())];
+        let varies = !goals.is_empty() && plan.depth > 0;
         for at in choice.able() {
             self.held[at] = self.held[at].saturating_sub(1);
             if self.held[at] == 0 && core::mem::take(&mut self.pursues[at]) != 0 {
@@ -99,13 +106,18 @@ impl Strategy for PmAware {
                 PointKind::Store | PointKind::Rmw => {
                     let is_goal = match goals {
                         [] => random.below(ONE_IN) == 0,
-                        goals => goals.iter().any(|goal| goal.store == point.pc),
+                        goals => {
+                            goals.iter().any(|goal| goal.store == point.pc)
+                                && !(varies && random.below(LEFT_OUT_ONE_IN) == 0)
+                        }
                     };
                     self.stored[me] = is_goal.into();
                 }
                 PointKind::Load if goals.iter().any(|goal| goal.load == point.pc) => {
                     self.reads[me] = 1;
-                    if core::mem::replace(&mut self.was_held[me], 1) == 0 {
+                    if core::mem::replace(&mut self.was_held[me], 1) == 0
+                        && !(varies && random.below(LEFT_OUT_ONE_IN) == 0)
+                    {
                         self.held[me] = HOLD_MAX;
                     }
                 }
@@ -115,6 +127,13 @@ impl Strategy for PmAware {
         let is_free = |at: &usize| self.held[*at] == 0;
         if is_free(&choice.usual) {
             return choice.usual;
+        }
+        if varies {
+            let count = choice.able().filter(is_free).count() as u64;
+            let drawn = count.checked_sub(1).map(|_| random.below(count) as usize);
+            if let Some(free) = drawn.and_then(|n| choice.able().filter(is_free).nth(n)) {
+                return free;
+            }
         }
         let after = choice.able().filter(is_free).find(|at| *at > choice.usual);
         let free = after.or(choice.able().find(is_free));
