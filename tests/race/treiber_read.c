@@ -1,10 +1,11 @@
 /* A stack whose pushes, and whoever looks at its head, write the head back before they make anything of it.
  *
- * The head is read and written back in the next instructions, between which others may push: what is then made of what was
- * read depends on that, and not on what has been pushed since.
+ * The head is read and written back in the next instructions, between which others may push: what is then made of what
+ * was read depends on that, and not on what has been pushed since.
  *
  * clean
  * published
+ * allow: clean-flush @ head
  */
 #include "race.h"
 
@@ -31,7 +32,7 @@ static void open_pool(struct pool *pool)
 static uint64_t read_head(struct pool *pool)
 {
     uint64_t head;
-    __asm__ volatile("mov (%1), %0\n\tclflush (%1)\n\tsfence" : "=&r"(head) : "r"(&pool->head) : "memory");
+    __asm__ volatile("mov (%1), %0\n\tclflush (%1)\n\tsfence" : "=&r"(head) : "r"(&pool->head) : "memory"); /* @head */
     return head;
 }
 
@@ -44,7 +45,7 @@ static void push(struct pool *pool, uint64_t node)
         pool->nodes[node].next = head;
         pm_persist_it(pool->nodes[node]);
     } while (!pm_swap_if(&pool->head, head, node));
-    pm_persist_it(pool->head);
+    pm_persist_it(pool->head); /* @head */
 }
 
 static void thread(struct pool *pool, int index)

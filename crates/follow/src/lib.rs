@@ -20,9 +20,9 @@
 //! byte has its label. A label that is not there, where [`Follower::given_up`] is 0, is not missing
 //! for want of a rule.
 //!
-//! What `tzcnt` or `bsf` finds in a register depends on its bytes up to the first bit that is set, and
-//! not on those behind: so the length of a string, which is found by comparing many bytes at once,
-//! does not depend on what lies eight bytes or more behind its end.
+//! What `tzcnt` or `bsf` finds in a register depends on its bytes up to the first bit that is set,
+//! and not on those behind: so the length of a string, which is found by comparing many bytes at
+//! once, does not depend on what lies eight bytes or more behind its end.
 //!
 //! The observer hears of an access between the event that the access is and the next one, so that
 //! whatever it keeps of the state of persistent memory is what it was then.

@@ -303,8 +303,8 @@ impl Processes {
         self.watched.iter().map(Watched::cpu_time).sum()
     }
 
-    /// Whether a thread of theirs would go on if it got a processor, or what it has asked a disk for.
-    /// On a busy machine that takes any time, in which no processor time is used.
+    /// Whether a thread of theirs would go on if it got a processor, or what it has asked a disk
+    /// for. On a busy machine that takes any time, in which no processor time is used.
     pub fn is_kept_waiting(&self) -> bool {
         self.watched.iter().any(|w| is_kept_waiting(w.0.pid))
     }
