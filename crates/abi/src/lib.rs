@@ -483,6 +483,9 @@ pub struct Control {
     /// The child that may go on (a futex): children are made ahead of time, and wait until it is
     /// their turn.
     pub kept_turn: AtomicU32,
+    /// A run has made, or may have made, something that outlives its processes and that all runs
+    /// share: no other is to be forked. Set by the engine.
+    pub kept_spent: AtomicU32,
     /// To how many pages of its heap the first run has written; 0 until it has ended.
     pub kept_written: AtomicU64,
     /// How many paths there are in `world`.

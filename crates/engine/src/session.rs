@@ -71,17 +71,28 @@ pub fn init(is_first: bool) {
     }
 }
 
-/// Stops before a system call of the program, if this is the place.
+/// Stops before a system call of the program, if this is the place. Of a run it tells whether
+/// another may follow in the same namespaces.
 pub const STAGE: Stage<ThreadContext> = Stage {
     name: "session",
-    takes: |_| STOP.load(Ordering::Relaxed) != stop_at::NOWHERE,
+    takes: |number| STOP.load(Ordering::Relaxed) != stop_at::NOWHERE || makes_shared_object(number),
     pass,
 };
+
+/// Whether a call makes an object that has no process and no file: shared memory, semaphores and
+/// queues of System V (`shmget`, `semget`, `msgget`), queues of POSIX (`mq_open`). A launch has
+/// such objects to itself; forked runs would find those of each other.
+fn makes_shared_object(number: u64) -> bool {
+    matches!(number, 29 | 64 | 68 | 240)
+}
 
 fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Option<i64> {
     let stop = STOP.load(Ordering::Relaxed);
     if stop != stop_at::NOWHERE {
         consider(ctx, stop, call.number, &call.args);
+    }
+    if makes_shared_object(call.number) {
+        control().kept_spent.store(1, Ordering::Release);
     }
     rest.make(ctx, call)
 }

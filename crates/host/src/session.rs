@@ -266,6 +266,11 @@ impl Session {
         config: &LaunchConfig,
         sink: &mut dyn EventSink,
     ) -> Result<Outcome, LaunchError> {
+        if self.shared.control().kept_spent.load(Ordering::Acquire) != 0 {
+            return Err(not_kept(
+                "a run has left shared memory, semaphores or queues to the next",
+            ));
+        }
         let begun = Instant::now();
         let known = launch::known_files(config)?;
         let (redirect_count, redirects) = launch::redirects(config)?;

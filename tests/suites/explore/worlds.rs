@@ -33,11 +33,15 @@ const PROGRAM: &str = r#"
 #include <errno.h>
 #include <fcntl.h>
 #include <immintrin.h>
+#include <mqueue.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -156,6 +160,13 @@ int main(int argc, char **argv)
         must(fd >= 0, "something of another recovery is here");
         must(access("precious", F_OK) != 0 || unlink("precious") == 0, "unlink");
     }
+    if (strcmp(mode, "objects") == 0) {
+        /* None of them outlives a power failure, so who starts makes them anew. */
+        must(strcmp(argv[3], "shm") != 0 || shmget(0x7777, 4096, IPC_CREAT | IPC_EXCL | 0600) >= 0, "shmget");
+        must(strcmp(argv[3], "sem") != 0 || semget(0x7777, 1, IPC_CREAT | IPC_EXCL | 0600) >= 0, "semget");
+        must(strcmp(argv[3], "msg") != 0 || msgget(0x7777, IPC_CREAT | IPC_EXCL | 0600) >= 0, "msgget");
+        must(strcmp(argv[3], "mq") != 0 || mq_open("/brownout", O_CREAT | O_EXCL | O_RDWR, 0600, NULL) >= 0, "mq_open");
+    }
     if (strcmp(mode, "serve") == 0)
         serve(atoi(argv[3]));
     struct pool *pool = map(path);
@@ -198,6 +209,7 @@ pub fn trials() -> Vec<Trial> {
         trials.push(trial(name("files_are_untouched"), move || untouched(mode)));
         trials.push(trial(name("litter_is_private"), move || litter(mode)));
         trials.push(trial(name("replays_touch_nothing"), move || replays(mode)));
+        trials.push(trial(name("objects_of_the_system"), move || objects(mode)));
     }
     trials.push(trial("worlds::killed", killed));
     trials.push(trial("worlds::left_out_is_said", left_out));
@@ -311,6 +323,26 @@ fn expect_same(before: &BTreeMap<PathBuf, String>, home: &Home) -> Result<()> {
         .filter(|path| !before.contains_key(*path))
         .collect();
     ensure!(new.is_empty(), "left behind: {new:?}");
+    Ok(())
+}
+
+/// Recoveries that leave objects of the system do not find those of each other, and a bug does not
+/// hide behind that.
+fn objects(mode: &str) -> Result<()> {
+    let home = Home::new()?;
+    for kind in ["shm", "sem", "msg", "mq"] {
+        let recover = format!("objects pool {kind}");
+        let options = ["--depth", "1"];
+        let explored = home.explore(mode, &["write", "pool"], &recover, &options)?;
+        explored.expect_clean()?;
+        let explored = home.explore(mode, &["wrong", "pool"], &recover, &options)?;
+        explored.expect_rule("recovery-error")?;
+        let findings = &explored.report.findings;
+        ensure!(
+            findings.iter().all(|f| f.message.contains("exit code 1")),
+            "{kind}: {findings:?}"
+        );
+    }
     Ok(())
 }
 
