@@ -442,6 +442,55 @@ pub fn files_of(state: &NameState, next: (u32, u32)) -> Files {
     files
 }
 
+/// Folders that are in memory and empty when a machine starts.
+const IN_MEMORY: [&[u8]; 2] = [b"/dev/shm/", b"/run/"];
+/// Semaphores of POSIX.
+const SEMAPHORES: &[u8] = b"/dev/shm/sem.";
+
+/// Folders of [`IN_MEMORY`] in which these files have persistent memory: there it stands for a
+/// file system that keeps what it is given, and so does what lies beside it.
+pub fn stand_ins(files: &Files) -> BTreeSet<&'static [u8]> {
+    let persistent = files
+        .names
+        .iter()
+        .filter(|(_, entry)| matches!(entry, Entry::File(content) if !is_ordinary(*content)));
+    persistent
+        .filter_map(|(path, _)| folder_in_memory(path))
+        .collect()
+}
+
+/// Which of [`IN_MEMORY`] a path lies in.
+pub fn folder_in_memory(path: &[u8]) -> Option<&'static [u8]> {
+    IN_MEMORY
+        .into_iter()
+        .find(|folder| path.starts_with(folder))
+}
+
+/// Takes away what no power failure leaves: shared memory and semaphores of POSIX, which are files
+/// for the C library's and the kernel's convenience, and whatever else lies in memory.
+pub fn lose_memory(files: &mut Files, kept: &BTreeSet<&'static [u8]>) {
+    let is_lost = |path: &[u8]| {
+        path.starts_with(SEMAPHORES)
+            || folder_in_memory(path).is_some_and(|folder| !kept.contains(folder))
+    };
+    let mut nameless = BTreeSet::new();
+    for (path, entry) in &mut files.names {
+        if is_lost(path)
+            && let Entry::File(content) = std::mem::replace(entry, Entry::Absent)
+        {
+            nameless.insert(content);
+        }
+    }
+    for entry in files.names.values() {
+        if let Entry::File(content) = entry {
+            nameless.remove(content);
+        }
+    }
+    files
+        .states
+        .retain(|content, _| !nameless.contains(content));
+}
+
 /// A path of the stream as the tool has paths.
 pub fn path_of(bytes: &[u8]) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
@@ -476,6 +525,41 @@ mod tests {
 
     fn named(filing: &mut Filing, change: NameChange, file: FileId, names: &[u8]) -> bool {
         filing.named(site(), change, file, FileId(0), names)
+    }
+
+    #[test]
+    fn what_lies_in_memory_is_lost_unless_it_stands_for_something_else() {
+        let there = FileState {
+            exists: true,
+            size: 1,
+        };
+        let beside = |pool: &str| {
+            let contents = [1, ORDINARY, ORDINARY + 1, ORDINARY + 2].map(FileId);
+            let names = [pool, "/dev/shm/sem.a", "/dev/shm/b", "/home/c"];
+            Files {
+                states: contents.map(|content| (content, there)).into(),
+                names: names
+                    .into_iter()
+                    .zip(contents)
+                    .map(|(name, content)| (name.into(), Entry::File(content)))
+                    .collect(),
+                next: (0, 0),
+            }
+        };
+        let left = |mut files: Files| {
+            let kept = stand_ins(&files);
+            lose_memory(&mut files, &kept);
+            let is_there = |entry: &Entry| *entry != Entry::Absent;
+            let names = files.names.iter().filter(|(_, entry)| is_there(entry));
+            assert_eq!(names.clone().count(), files.states.len());
+            let names = names.map(|(path, _)| String::from_utf8_lossy(path).into_owned());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(left(beside("/home/pool")), ["/home/c", "/home/pool"]);
+        assert_eq!(
+            left(beside("/dev/shm/pool")),
+            ["/dev/shm/b", "/dev/shm/pool", "/home/c"]
+        );
     }
 
     #[test]

@@ -334,6 +334,16 @@ impl Recorder {
         for (_, path, entry, state) in &self.found {
             add_found(&mut initial, path, entry, *state);
         }
+        let mut stand_ins = filing::stand_ins(&initial);
+        // A file that was there before has no name of the run's.
+        for (content, file) in &self.files {
+            use std::os::unix::ffi::OsStrExt;
+            let path = file.path.as_os_str().as_bytes();
+            stand_ins.extend(filing::folder_in_memory(path).filter(|_| !is_ordinary(*content)));
+        }
+        for point in &self.points {
+            stand_ins.extend(filing::stand_ins(&point.files));
+        }
         let mut shared: BTreeMap<Files, Arc<Files>> = BTreeMap::new();
         for (at, point) in self.points.iter_mut().enumerate() {
             let mut files = point.files.as_ref().clone();
@@ -344,6 +354,7 @@ impl Recorder {
                     add_found(&mut files, path, entry, *state);
                 }
             }
+            filing::lose_memory(&mut files, &stand_ins);
             let entry = shared.entry(files.clone());
             point.files = entry.or_insert_with(|| Arc::new(files)).clone();
         }

@@ -34,6 +34,7 @@ const PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <immintrin.h>
 #include <mqueue.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,6 +105,20 @@ static void many(void)
     }
 }
 
+/* A semaphore that must not be there yet, and that nobody gives back. */
+static void semaphore(void)
+{
+    sem_t *semaphore = sem_open("/brownout-worlds", O_CREAT | O_EXCL, 0600, 1);
+    must(semaphore != SEM_FAILED && sem_wait(semaphore) == 0, "semaphore");
+}
+
+/* Shared memory that must not be there yet. */
+static void shared(void)
+{
+    int fd = shm_open("/brownout-worlds", O_CREAT | O_EXCL | O_RDWR, 0600);
+    must(fd >= 0 && ftruncate(fd, 4096) == 0 && write(fd, "x", 1) == 1, "shared memory");
+}
+
 /* Who has the lock file or the port is alone. It talks to itself, so that the port stays blocked for a while. */
 static void serve(int port)
 {
@@ -130,6 +145,10 @@ int main(int argc, char **argv)
     if (strcmp(mode, "write") == 0 || strcmp(mode, "wrong") == 0) {
         if (argc > 3 && strcmp(argv[3], "many") == 0)
             many();
+        else if (argc > 3 && strcmp(argv[3], "posix-sem") == 0)
+            semaphore();
+        else if (argc > 3 && strcmp(argv[3], "posix-shm") == 0)
+            shared();
         else if (argc > 3)
             litter();
         struct pool *pool = map(path);
@@ -162,6 +181,10 @@ int main(int argc, char **argv)
     }
     if (strcmp(mode, "objects") == 0) {
         /* None of them outlives a power failure, so who starts makes them anew. */
+        if (strcmp(argv[3], "posix-sem") == 0)
+            semaphore();
+        if (strcmp(argv[3], "posix-shm") == 0)
+            shared();
         must(strcmp(argv[3], "shm") != 0 || shmget(0x7777, 4096, IPC_CREAT | IPC_EXCL | 0600) >= 0, "shmget");
         must(strcmp(argv[3], "sem") != 0 || semget(0x7777, 1, IPC_CREAT | IPC_EXCL | 0600) >= 0, "semget");
         must(strcmp(argv[3], "msg") != 0 || msgget(0x7777, IPC_CREAT | IPC_EXCL | 0600) >= 0, "msgget");
@@ -342,6 +365,14 @@ fn objects(mode: &str) -> Result<()> {
             findings.iter().all(|f| f.message.contains("exit code 1")),
             "{kind}: {findings:?}"
         );
+    }
+    // Those of POSIX are files in memory. The program has made one, too, and a crash leaves nothing of it.
+    for kind in ["posix-sem", "posix-shm"] {
+        let recover = format!("objects pool {kind}");
+        let explored = home.explore(mode, &["write", "pool", kind], &recover, &[])?;
+        explored.expect_clean()?;
+        let explored = home.explore(mode, &["wrong", "pool", kind], &recover, &[])?;
+        explored.expect_rule("recovery-error")?;
     }
     Ok(())
 }
