@@ -375,7 +375,7 @@ const EXPORTED_MIN: usize = 8;
 fn exports() -> Result<()> {
     let program = fuzz::find("clean_tree")?;
     let map = Planted::new(&program, Build::Fixed)?;
-    map.fuzz(&["--executions", "1500", "--explore-share", "0"])?;
+    map.fuzz(&["--executions", "3000", "--explore-share", "0"])?;
     let kept = Kept::look(&map.folder().join("out"))?;
     let nodes = normal_images(&kept);
     ensure!(nodes.iter().any(|node| node.depth > 1), "the tree is flat");
