@@ -108,14 +108,22 @@ impl Heap {
             let copy = (at as u64).next_multiple_of(LARGE);
             let from = self.start as *const u8;
             with_large_pages(|| {
-                sc!(nr::MADVISE, copy, self.len.next_multiple_of(LARGE), MADV_HUGEPAGE);
+                sc!(
+                    nr::MADVISE,
+                    copy,
+                    self.len.next_multiple_of(LARGE),
+                    MADV_HUGEPAGE
+                );
                 core::ptr::copy_nonoverlapping(from, copy as *mut u8, self.len as usize);
             });
             if sc!(nr::MADVISE, self.start, self.len, MADV_DONTFORK) < 0 {
                 sc!(nr::MUNMAP, at, room);
                 return;
             }
-            let at = Copy { map: (at as u64, room), at: copy };
+            let at = Copy {
+                map: (at as u64, room),
+                at: copy,
+            };
             self.copy = Some(at);
         }
     }
