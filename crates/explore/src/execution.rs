@@ -217,7 +217,8 @@ pub struct Execution {
     pub has_threads: bool,
     /// A process of it, but not the first, was killed by this signal.
     pub helper_killed: Option<i32>,
-    /// The program that ran before it was ended, because it took too long or seemed to wait for ever.
+    /// The program that ran before it was ended, because it took too long or seemed to wait for
+    /// ever.
     pub first_was_cut: bool,
     /// Programs and libraries that it executed, and, if the setting says so, files that it opened.
     pub used: BTreeSet<PathBuf>,

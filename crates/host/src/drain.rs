@@ -304,8 +304,8 @@ pub fn drain(
                 Wish::Kill => processes.kill(),
             }
         }
-        // What one process cannot be followed in makes the answer about all of them void. The others
-        // may wait for it for ever.
+        // What one process cannot be followed in makes the answer about all of them void. The
+        // others may wait for it for ever.
         if stopped.is_some() || broken.is_some() || state.is_fatal() {
             processes.kill();
         }

@@ -366,7 +366,8 @@ fn objects(mode: &str) -> Result<()> {
             "{kind}: {findings:?}"
         );
     }
-    // Those of POSIX are files in memory. The program has made one, too, and a crash leaves nothing of it.
+    // Those of POSIX are files in memory. The program has made one, too, and a crash leaves nothing
+    // of it.
     for kind in ["posix-sem", "posix-shm"] {
         let recover = format!("objects pool {kind}");
         let explored = home.explore(mode, &["write", "pool", kind], &recover, &[])?;
