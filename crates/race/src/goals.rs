@@ -275,7 +275,8 @@ mod tests {
         goals.judged((2, 2));
         assert!(!goals.has_hopes());
         goals.predict(predicted((3, 3)));
-        for _ in 0..2 * HOPE {
+        // All three take turns.
+        for _ in 0..3 * HOPE {
             assert!(goals.has_hopes());
             if goals.next().unwrap() == (Goal { store: 3, load: 3 }, HOPE - 1) {
                 break;
