@@ -46,18 +46,18 @@ fn main() {
         }),
         trial("what_is_not_tracked_is_not_called_clean", untouched),
         trial("planted::full_bucket", || {
-            planted("full_bucket", "crash", "3000")
+            planted("full_bucket", "crash", "8000")
         }),
         // The crash comes before the commands that show it.
         trial("planted::lazy_recovery", || {
-            planted("lazy_recovery", "crash", "6000")
+            planted("lazy_recovery", "crash", "16000")
         }),
         trial("planted::leak_fills_pool", || {
             planted("leak_fills_pool", "crash", "16000")
         }),
         trial("creation_in_the_run_is_crashed", creation),
         trial("planted::repair_twice", || {
-            planted("repair_twice", "recovery-error", "3000")
+            planted("repair_twice", "recovery-error", "8000")
         }),
     ];
     libtest_mimic::run(&arguments, trials).exit();
