@@ -56,6 +56,7 @@ fn main() {
         trials.push(trial(format!("search::{name}"), move || searched_for(name)));
     }
     trials.push(trial("search::ordinary_file", ordinary_file));
+    trials.push(trial("search::running_total", running_total));
     trials.push(trial("search::declared_pair", declared_pair));
     trials.push(trial("search::least_publication", least_publication));
     trials.push(trial("inputs::found", input_is_found));
@@ -323,10 +324,20 @@ fn searched_for(name: &str) -> Result<()> {
 /// Threads may agree by a file that is no persistent memory, as LMDB's do; nobody has to make that
 /// persistent.
 fn ordinary_file() -> Result<()> {
+    finds_nothing("ordinary_file.c", "30")
+}
+
+/// What has become persistent makes room for other early reads, so that all of them are looked at.
+fn running_total() -> Result<()> {
+    finds_nothing("running_total.c", "4")
+}
+
+/// A right program: nothing is found in so many schedules, and nothing was left out.
+fn finds_nothing(name: &str, runs: &str) -> Result<()> {
     let scratch = Scratch::new()?;
-    let binary = searched("ordinary_file.c", &[], &scratch)?;
+    let binary = searched(name, &[], &scratch)?;
     let recover = format!("{binary} pool recover");
-    let more = ["--jobs", "1", "--recover", &recover, "--runs", "30"];
+    let more = ["--jobs", "1", "--recover", &recover, "--runs", runs];
     let outcome = race_of(&binary, &more, &scratch)?;
     let said = outcome.stderr_text();
     ensure!(
