@@ -3,6 +3,7 @@
 //! | trials | what |
 //! |---|---|
 //! | `flow::` | each case of `tests/follow/flows.c`: what its output, and what leaves the process, depends on and does not |
+//! | `kept::` | the same cases in runs that are forked from a kept process: what is not told again of what it did before changes nothing |
 //! | `changed::` | a bit of the input is changed, for each byte of it: every byte of the output that differs then was labelled with that byte |
 //! | `race::` | programs of `tests/race`, under a schedule that interleaves their threads: nothing is given up, each load is heard of right behind its event, and the run is the same as without |
 //!
@@ -18,7 +19,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use brownout_follow::{Access, Follower, Label, Observer, Sets};
-use brownout_host::{ExitStatus, LaunchConfig, Schedule, StrategyKind};
+use brownout_host::{
+    ExitStatus, LaunchConfig, LaunchError, Outcome, Schedule, Session, StopAt, StrategyKind, record,
+};
 use brownout_tests::{Scratch, layout, trial};
 use brownout_trace::event::{Event, EventKind, FileId, ThreadId};
 use brownout_trace::{EventSink, Executed};
@@ -33,6 +36,7 @@ fn main() {
     let mut trials = Vec::new();
     for (name, expect) in CASES {
         trials.push(trial(format!("flow::{name}"), move || flow(name, *expect)));
+        trials.push(trial(format!("kept::{name}"), move || kept(name, *expect)));
     }
     for name in ["mixed", "registers", "sse", "copies"] {
         trials.push(trial(format!("changed::{name}"), move || changed(name)));
@@ -169,8 +173,19 @@ fn input() -> Vec<u8> {
     input
 }
 
+/// The run of a case by itself.
 fn follow(case: &str, input: &[u8]) -> Result<Option<Followed>> {
     let scratch = Scratch::new()?;
+    follow_in(&scratch, case, input, record)
+}
+
+/// Makes a run with a configuration. The sink hears of it.
+fn follow_in(
+    scratch: &Scratch,
+    case: &str,
+    input: &[u8],
+    run: impl FnOnce(&LaunchConfig, &mut dyn EventSink) -> Result<Outcome, LaunchError>,
+) -> Result<Option<Followed>> {
     let pool = scratch.join("pool");
     let mut content = input.to_vec();
     content.resize(2 * PAGE, 0);
@@ -179,13 +194,14 @@ fn follow(case: &str, input: &[u8]) -> Result<Option<Followed>> {
     config.pm_globs = vec![pool.to_string_lossy().into_owned()];
     config.loads = true;
     config.schedule = Some(Schedule::new(StrategyKind::GoOn, 0));
+    config.deterministic = true;
     config.follow = true;
     let mut sink = Sink {
         follower: Follower::new(),
         heard: Heard::default(),
         file: None,
     };
-    let outcome = brownout_host::record(&config, &mut sink)?;
+    let outcome = run(&config, &mut sink)?;
     if outcome.status == ExitStatus::Code(CANNOT) {
         return Ok(None);
     }
@@ -461,6 +477,26 @@ fn flow(case: &str, expect: Expect) -> Result<()> {
         Some(run) => expect(&run),
         None => Ok(()),
     }
+}
+
+/// Three runs, forked one after the other where the program is about to look at its pool: what was
+/// executed before is not told, and what the later ones execute has been translated by others.
+fn kept(case: &str, expect: Expect) -> Result<()> {
+    let scratch = Scratch::new()?;
+    let mut session = None;
+    for _ in 0..3 {
+        let run = follow_in(&scratch, case, &input(), |config, sink| {
+            if session.is_none() {
+                let world = vec![scratch.path().to_path_buf()];
+                session = Some(Session::open(config, StopAt::World(world))?);
+            }
+            session.as_mut().expect("opened").run(config, sink)
+        })?;
+        if let Some(run) = run {
+            expect(&run)?;
+        }
+    }
+    Ok(())
 }
 
 /// Changes a bit of each of the first bytes.

@@ -14,6 +14,9 @@
 //! code for the ways that blocks are left by themselves, and here for all others (faults, signals,
 //! instructions that are started over).
 //!
+//! Of a program that is kept (`session.rs`), nothing is told that it executes before it stops: runs
+//! that are forked from it differ in what comes then. What it has translated is told.
+//!
 //! Deviation: what a thread has executed since it had the turn last is lost if its process is
 //! killed from outside.
 
@@ -25,7 +28,7 @@ use crate::sync::SpinLock;
 use alloc::vec::Vec;
 use brownout_abi::follow::{AT, BREAK, END, RETURN, SIGNAL, call, word};
 use brownout_abi::{PAYLOAD_MAX, kind};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 const RCX: usize = 1;
 
@@ -33,6 +36,34 @@ const RCX: usize = 1;
 #[inline(always)]
 pub fn on() -> bool {
     crate::mode().follow
+}
+
+/// Set while a program runs that is to be kept, until it stops: that is the same for all runs, and
+/// nobody wants to hear of it again with each.
+static SILENT: AtomicBool = AtomicBool::new(false);
+
+/// The system call that was under way when it stopped, as it would have been told.
+static UNDER_WAY: SpinLock<Option<UnderWay>> = SpinLock::new(None);
+
+struct UnderWay {
+    number: u64,
+    ranges: Vec<(u64, u64)>,
+}
+
+/// Nothing is told but which blocks there are.
+pub fn be_silent() {
+    SILENT.store(true, Ordering::Relaxed);
+}
+
+/// A run begins at the stop: from now on, all is told.
+pub fn run_begins(ctx: &mut ThreadContext) {
+    if !SILENT.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    stands(ctx);
+    if let Some(UnderWay { number, ranges }) = UNDER_WAY.lock().take() {
+        system_call(ctx, call::BEGINS, number, &[], &ranges);
+    }
 }
 
 /// A block that was translated, and that the tool does not know yet.
@@ -80,6 +111,7 @@ impl Block {
 /// In a forked child other threads' locks are nobody's.
 pub fn reset_after_fork() {
     DEFINED.reset_after_fork();
+    UNDER_WAY.reset_after_fork();
 }
 
 /// Adds words, all or none of which the tool gets in one piece.
@@ -164,7 +196,10 @@ pub fn flush(ctx: &mut ThreadContext) {
             &[&block.steps, &block.code],
         );
     }
-    let mut rest = words;
+    let mut rest = match SILENT.load(Ordering::Relaxed) {
+        true => &[],
+        false => words,
+    };
     while !rest.is_empty() {
         let n = rest.len().min(WORDS);
         let (now, later) = rest.split_at(n);
@@ -192,6 +227,13 @@ pub fn system_call(
     ranges: &[(u64, u64)],
 ) {
     const RANGES: usize = 100;
+    if SILENT.load(Ordering::Relaxed) {
+        *UNDER_WAY.lock() = (what == call::BEGINS).then(|| UnderWay {
+            number,
+            ranges: ranges.to_vec(),
+        });
+        return;
+    }
     let mut ring = Writer::lock(ctx);
     let (first, rest) = ranges.split_at(ranges.len().min(RANGES));
     let mut tell = |what: u32, words: &[u64], ranges: &[(u64, u64)]| {

@@ -67,6 +67,7 @@ static INHERITED: SpinLock<Vec<u64>> = SpinLock::new(Vec::new());
 pub fn init(is_first: bool) {
     if is_first && control().stop_at != stop_at::NOWHERE {
         STOP.store(control().stop_at, Ordering::Relaxed);
+        crate::follow::be_silent();
         *INHERITED.lock() = open_descriptors();
     }
 }
@@ -272,6 +273,7 @@ fn serve(ctx: &mut ThreadContext) -> bool {
             }
         }
         kept.restore();
+        crate::translate::capture::take_choice();
         // While a run is under way, translation would go by what that has made of the shared memory
         // (whether it has several threads).
         learn(ctx);
@@ -345,6 +347,8 @@ fn wait_for_turn(kept: &Kept, heap: &Heap) -> bool {
 /// It is a run from here on.
 fn become_run(ctx: &mut ThreadContext) {
     STOP.store(stop_at::NOWHERE, Ordering::Relaxed);
+    // It may have been forked before the tool had chosen.
+    crate::translate::capture::take_choice();
     crate::learned::begin();
     let before = crate::control::real_pid();
     crate::control::refresh_pid();
@@ -352,10 +356,12 @@ fn become_run(ctx: &mut ThreadContext) {
     ctx.tid = unsafe { sc!(nr::GETTID) } as u32;
     ctx.group = crate::control::real_pid();
     crate::deterministic::is_now(before, ctx.tid);
+    crate::schedule::turn::is_run(ctx);
     // What the tool has decided for this run.
     crate::redirects::init();
     crate::pm::init_files();
     crate::pm::register(ctx);
+    crate::follow::run_begins(ctx);
 }
 
 fn tell(state: u32) {

@@ -78,7 +78,7 @@ pub struct Follower {
     spaces: AddressSpaces,
     /// All tracked mappings lie between these.
     tracked: (u64, u64),
-    blocks: Vec<Option<Block>>,
+    blocks: Vec<Defined>,
     reader: Reader,
     threads: Vec<Option<Box<Thread>>>,
     /// By kernel number, the registers that a thread was made with.
@@ -88,6 +88,29 @@ pub struct Follower {
     executed: u64,
     /// See [`Follower::touching`].
     touched: Option<HashSet<u64>>,
+}
+
+/// What is known of a number of a block. Many blocks are defined and never executed where a program
+/// goes on from the middle, so that they are read only when they are.
+#[derive(Default)]
+enum Defined {
+    #[default]
+    Not,
+    Told {
+        pc: u64,
+        steps: Box<[u8]>,
+        code: Box<[u8]>,
+    },
+    Read(Block),
+}
+
+impl Defined {
+    fn block(&self) -> Option<&Block> {
+        match self {
+            Defined::Read(block) => Some(block),
+            _ => None,
+        }
+    }
 }
 
 /// All labels but those of registers, and what is needed to move them.
@@ -382,17 +405,21 @@ impl Follower {
                     return Err(senseless("a block of a strange number"));
                 }
                 if self.blocks.len() <= number {
-                    self.blocks.resize_with(number + 1, || None);
+                    self.blocks.resize_with(number + 1, Defined::default);
                 }
-                self.blocks[number] = Some(self.reader.block(pc, steps, code));
+                self.blocks[number] = Defined::Told {
+                    pc,
+                    steps: steps.into(),
+                    code: code.into(),
+                };
                 Ok(())
             }
             Executed::Words { thread, fs, words } => {
                 let mut taken = self.take(thread)?;
                 taken.fs = fs;
                 // Apart from the rest, which is changed by what they do.
-                let blocks = std::mem::take(&mut self.blocks);
-                let result = self.words(&blocks, &mut taken, thread, words, observer);
+                let mut blocks = std::mem::take(&mut self.blocks);
+                let result = self.words(&mut blocks, &mut taken, thread, words, observer);
                 self.blocks = blocks;
                 self.threads[thread.0 as usize] = Some(taken);
                 result
@@ -424,7 +451,7 @@ impl Follower {
 
     fn words(
         &mut self,
-        blocks: &[Option<Block>],
+        blocks: &mut [Defined],
         thread: &mut Thread,
         number: ThreadId,
         bytes: &[u8],
@@ -454,6 +481,12 @@ impl Follower {
                 return Ok(());
             };
             at += 1 + more;
+            if kind == words::HEAD
+                && let Some(block) = blocks.get_mut(rest as usize)
+                && let Defined::Told { pc, steps, code } = block
+            {
+                *block = Defined::Read(self.reader.block(*pc, steps, code));
+            }
             let mut run = Run {
                 follower: self,
                 blocks,
@@ -465,7 +498,7 @@ impl Follower {
                 words::HEAD => {
                     run.finish();
                     let block = rest as usize;
-                    if blocks.get(block).is_none_or(Option::is_none) {
+                    if blocks.get(block).and_then(Defined::block).is_none() {
                         return Err(senseless("a block was executed that was never defined"));
                     }
                     run.thread.open = Some(Open { block, next: 0 });
@@ -820,7 +853,7 @@ impl Thread {
 /// One thread goes on.
 struct Run<'a> {
     follower: &'a mut Follower,
-    blocks: &'a [Option<Block>],
+    blocks: &'a [Defined],
     thread: &'a mut Thread,
     number: ThreadId,
     observer: &'a mut dyn Observer,
@@ -829,7 +862,7 @@ struct Run<'a> {
 impl Run<'_> {
     fn step_at(&self, pc: u64) -> Option<usize> {
         let open = self.thread.open?;
-        self.blocks[open.block].as_ref()?.step_at(pc)
+        self.blocks[open.block].block()?.step_at(pc)
     }
 
     /// The block was executed to its end.
@@ -843,7 +876,7 @@ impl Run<'_> {
         let Some(open) = &mut self.thread.open else {
             return;
         };
-        let Some(block) = &self.blocks[open.block] else {
+        let Some(block) = self.blocks[open.block].block() else {
             return;
         };
         let end = step.min(block.steps.len());
@@ -891,7 +924,7 @@ impl Run<'_> {
         let Some(&before) = announced.details.get(2).filter(|_| announced.step == step) else {
             return;
         };
-        let Some(block) = &self.blocks[open.block] else {
+        let Some(block) = self.blocks[open.block].block() else {
             return;
         };
         if let Some(this) = block.steps.get(step)

@@ -23,7 +23,9 @@ use crate::members::{Member, Members};
 use crate::processes::{Processes, has_ended};
 use crate::recent;
 use crate::service::{Service, State, Stopped};
+use crate::turns;
 use crate::{ExitStatus, LaunchConfig, LaunchError, Outcome, control::Shared, decode};
+use brownout_abi::schedule::Alone;
 use brownout_abi::{kept_state, stop_at};
 use brownout_trace::EventSink;
 use std::fs::File;
@@ -72,6 +74,8 @@ pub struct Session {
     stopped: Stopped,
     /// Standard output and error, and how long they were at the stop.
     streams: Vec<(File, u64)>,
+    /// Where turns are taken: whose it was at the stop.
+    turns: Option<Alone>,
     /// Files that were seen on the way to the stop.
     _opened: Vec<File>,
     /// Ends all of it if we are gone.
@@ -86,11 +90,6 @@ impl Session {
     pub fn open(config: &LaunchConfig, stop: StopAt) -> Result<Session, LaunchError> {
         if !config.deterministic {
             return Err(not_kept("it is not deterministic"));
-        }
-        // The table of turns is shared by all that run, and a run would go on with what the one
-        // before it has left there.
-        if config.schedule.is_some() {
-            return Err(not_kept("its threads take turns"));
         }
         let place = match stop {
             StopAt::World(world) => Place {
@@ -172,10 +171,16 @@ impl Session {
             numbers: Vec::new(),
             stopped: Stopped::default(),
             streams: streams.map_err(|e| LaunchError::Launch("standard output", e))?,
+            turns: None,
             _opened: Vec::new(),
             _guarded: guarded,
         };
         session.reach_stop(config)?;
+        if config.schedule.is_some() {
+            let alone = turns::alone(&session.shared);
+            session.turns =
+                Some(alone.ok_or_else(|| not_kept("it has several threads, or a timer"))?);
+        }
         session.stopped = session.state.stopped(&known);
         for (file, len) in &mut session.streams {
             let meta = file.metadata();
@@ -249,8 +254,9 @@ impl Session {
 
     /// One run. Of the configuration counts what may differ between runs:
     /// [`known_files`](LaunchConfig::known_files), [`last_file`](LaunchConfig::last_file),
-    /// [`redirects`](LaunchConfig::redirects), [`limits`](LaunchConfig::limits) and
-    /// [`stop`](LaunchConfig::stop). All else is as it was when the session was opened.
+    /// [`redirects`](LaunchConfig::redirects), [`limits`](LaunchConfig::limits),
+    /// [`stop`](LaunchConfig::stop) and, if there was one when the session was opened,
+    /// [`schedule`](LaunchConfig::schedule) and [`capture`](LaunchConfig::capture). All else is as it was when the session was opened.
     ///
     /// After [`LaunchError::NotKept`] no run was made, and none can be made any more.
     pub fn run(
@@ -286,6 +292,17 @@ impl Session {
         unsafe { self.shared.begin(&known, redirect_count, &redirects) };
         if let Some(edges) = &self.edges {
             self.shared.set_edges(edges);
+        }
+        // The table of turns is shared by all that run.
+        if let (Some(turns), Some(schedule)) = (&self.turns, &config.schedule)
+            && !turns::begin_forked(&self.shared, turns, schedule)
+        {
+            return Err(not_kept(
+                "it has come to places before it stopped at which another strategy might decide otherwise",
+            ));
+        }
+        if let Some(chosen) = &config.capture {
+            self.shared.choose(chosen);
         }
         self.shared.forget_comparisons();
         let child = self.fork()?;

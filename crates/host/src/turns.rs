@@ -4,7 +4,7 @@
 //! the tool writes it before the run, reads it after, and steps in only where the thread that has
 //! the turn is no more.
 
-use brownout_abi::schedule::{Point, Table, Verdict};
+use brownout_abi::schedule::{Alone, Point, Table, Verdict};
 use brownout_trace::event::{Event, EventKind, FileId, ProcessId};
 use brownout_trace::{Beginning, EventSink, Executed};
 use std::io;
@@ -24,6 +24,31 @@ pub fn begin(shared: &Shared, schedule: &Schedule) {
     // SAFETY: no thread of the program runs yet.
     let table = unsafe { &mut *table(shared) };
     table.begin(&schedule.plan, &schedule.decisions);
+}
+
+/// What runs begin with that are forked from a program which has stopped; none if it has several
+/// threads.
+pub fn alone(shared: &Shared) -> Option<Alone> {
+    let turn = shared.control().schedule.turn.load(Ordering::Acquire) as usize;
+    // SAFETY: who had the turn has stopped, and waits for us.
+    let table = unsafe { &*table(shared) };
+    table.alone(turn.checked_sub(1)?)
+}
+
+/// Before a run that is forked. False: it would not be what a launch gives, because something was
+/// decided by another plan before the program stopped.
+pub fn begin_forked(shared: &Shared, alone: &Alone, schedule: &Schedule) -> bool {
+    let words = &shared.control().schedule;
+    words.ending.store(0, Ordering::Relaxed);
+    words.executing.store(0, Ordering::Relaxed);
+    words.deadlock.store(0, Ordering::Relaxed);
+    for gate in &words.gates {
+        gate.store(0, Ordering::Relaxed);
+    }
+    words.turn.store(alone.seat() as u32 + 1, Ordering::Release);
+    // SAFETY: the last run is over, and the program that is forked from waits.
+    let table = unsafe { &mut *table(shared) };
+    table.go_back(alone, &schedule.plan, &schedule.decisions)
 }
 
 /// How many points a run has come to so far; 0 if it is not scheduled.

@@ -3,7 +3,8 @@
 mod support;
 
 use brownout_host::{
-    ExitStatus, LaunchConfig, LaunchError, Limits, Outcome, Session, StopAt, Stopped, record,
+    Decision, ExitStatus, LaunchConfig, LaunchError, Limits, Outcome, Schedule, Session, StopAt,
+    Stopped, StrategyKind, record,
 };
 use std::fs::File;
 use std::io::Write;
@@ -171,6 +172,54 @@ fn a_run_is_what_a_launch_would_have_been() {
             folder.pool();
             let run = forked(&folder, &mut session, &config);
             assert_same(what, &first, &run);
+        }
+    }
+}
+
+/// Threads that take turns do so in the same order, whoever was scheduled before, and by which
+/// strategy.
+#[test]
+fn threads_take_the_same_turns_as_in_a_launch() {
+    /// What a run did, and what was decided in it.
+    type Decided = (Story, Vec<Decision>, u64, u64);
+    let folder = Folder::new();
+    let program = folder.program(MANY);
+    let decided = |(keep, outcome): (Keep, Outcome)| -> Decided {
+        let scheduled = outcome.scheduled.clone().expect("it was asked for");
+        let decisions = scheduled.decisions.clone();
+        let story = story(&folder, keep, &outcome);
+        (story, decisions, scheduled.check, scheduled.steps)
+    };
+    for what in ["", "t", "ft", "ptfekmcaw", "s"] {
+        let config = |schedule: &Schedule| LaunchConfig {
+            schedule: Some(schedule.clone()),
+            ..config(&folder, &program, what)
+        };
+        let launched = |schedule: &Schedule| {
+            folder.pool();
+            let mut keep = Keep::default();
+            let outcome = record(&config(schedule), &mut keep).expect("it can be launched");
+            decided((keep, outcome))
+        };
+        let mut schedules = vec![Schedule::new(StrategyKind::GoOn, 0)];
+        for seed in 0..3 {
+            schedules.push(Schedule::new(StrategyKind::Random, seed));
+            schedules.push(Schedule::new(StrategyKind::Pct, seed));
+        }
+        let (_, decisions, check, _) = launched(&schedules[1]);
+        schedules.push(Schedule::repeat_exactly(decisions, check));
+        let kept = config(&schedules[0]);
+        let mut session = Session::open(&kept, world(&folder)).expect("it can be kept");
+        for schedule in schedules.iter().chain(&schedules[..2]) {
+            let first = launched(schedule);
+            folder.pool();
+            let mut keep = Keep::default();
+            let outcome = session.run(&config(schedule), &mut keep).expect("a run");
+            let run = decided((keep, outcome));
+            for (at, (a, b)) in first.0.0.iter().zip(&run.0.0).enumerate() {
+                assert_eq!(a, b, "{what}, {schedule:?}: event {at}");
+            }
+            assert_eq!(first, run, "{what}, {schedule:?}");
         }
     }
 }

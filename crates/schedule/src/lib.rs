@@ -34,7 +34,7 @@ mod table;
 pub use decision::{DECISIONS_MAX, Decision, TURNS_MAX, Turn, decode, encode};
 pub use seat::{BACK, NO_DEADLINE, Point, PointKind, SEATS, Seat, SeatState};
 pub use strategy::{GOALS_MAX, Goal, Kind, Plan, Pursuit};
-pub use table::{STEP_NS, Table, Verdict};
+pub use table::{Alone, STEP_NS, Table, Verdict};
 
 use core::sync::atomic::AtomicU32;
 

@@ -92,6 +92,27 @@ struct Before {
     strategies: Strategies,
 }
 
+/// A run at a moment at which it had only one thread: what runs that are forked there begin with.
+#[derive(Clone)]
+pub struct Alone {
+    seat: usize,
+    thread: u32,
+    steps: u64,
+    clock: u64,
+    changes: u64,
+    order: u64,
+    check: u64,
+    plan: Plan,
+    strategies: Strategies,
+}
+
+impl Alone {
+    /// Which seat the thread had.
+    pub fn seat(&self) -> usize {
+        self.seat
+    }
+}
+
 /// Processes with timers at a time.
 const ALARMS: usize = 64;
 
@@ -109,6 +130,50 @@ impl Table {
         self.clock = 1_000_000_000;
     }
 
+    /// What there is to go on from later, if the run has only one thread so far, which has the turn
+    /// in this seat.
+    pub fn alone(&self, seat: usize) -> Option<Alone> {
+        let is_alone = self.seats().map(|(at, _)| at).eq([seat]);
+        let has_no_timer = self.alarms.iter().all(|alarm| alarm.0 == 0);
+        (is_alone && has_no_timer).then(|| Alone {
+            seat,
+            thread: self.seats[seat].thread,
+            steps: self.steps,
+            clock: self.clock,
+            changes: self.changes,
+            order: self.order,
+            check: self.check,
+            plan: self.plan,
+            strategies: self.strategies,
+        })
+    }
+
+    /// Goes back to where a thread was alone, with another plan and list. False: something was
+    /// decided by the old plan until then.
+    ///
+    /// The numbers that the kernel has for the thread are to be told anew.
+    pub fn go_back(&mut self, to: &Alone, plan: &Plan, list: &[Decision]) -> bool {
+        if to.steps != 0 && *plan != to.plan {
+            return false;
+        }
+        for at in 0..self.used as usize {
+            self.seats[at] = Seat::default();
+        }
+        self.buffers = Buffers::default();
+        self.begin(plan, list);
+        self.used = 0;
+        self.take_seat(to.seat, to.thread);
+        if to.steps != 0 {
+            self.strategies = to.strategies;
+        }
+        (self.steps, self.clock, self.check) = (to.steps, to.clock, to.check);
+        (self.changes, self.order) = (to.changes, to.order);
+        (self.made_count, self.followed, self.turn_count) = (0, 0, 0);
+        (self.idle, self.diverged, self.trying) = (0, 0, 0);
+        self.alarms = [(0, 0); ALARMS];
+        true
+    }
+
     // ---------------------------------------------------------------- seats
 
     /// A new thread comes, ready to go on. `None`: there are too many.
@@ -117,18 +182,21 @@ impl Table {
             .seats
             .iter()
             .position(|seat| seat.state == SeatState::Free)?;
+        self.take_seat(at, thread);
+        (self.seats[at].pid, self.seats[at].tid) = (pid, tid);
+        Some(at)
+    }
+
+    fn take_seat(&mut self, at: usize, thread: u32) {
         self.used = self.used.max(at as u32 + 1);
         self.seats[at] = Seat {
             state: SeatState::Ready,
             thread,
-            pid,
-            tid,
             deadline: NO_DEADLINE,
             ..Seat::default()
         };
         self.strategies.arrives(&self.plan, at);
         self.buffers.empties(at);
-        Some(at)
     }
 
     /// A thread is gone.

@@ -107,6 +107,13 @@ fn is_called(seat: u32, pid: u32, tid: u32) {
     (seat.pid, seat.tid) = (pid, tid);
 }
 
+/// This thread has been forked from one that had the turn, and has it.
+pub fn is_run(ctx: &ThreadContext) {
+    if on() {
+        is_called(ctx.seat, ctx.group, ctx.tid);
+    }
+}
+
 /// Gives the turn to a seat.
 pub fn hand_to(seat: usize) {
     shared().turn.store(seat as u32 + 1, Ordering::Release);

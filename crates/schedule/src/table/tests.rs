@@ -129,8 +129,12 @@ const KEYS: u64 = 3;
 
 impl<'a> Run<'a> {
     fn new(plan: &Plan, list: &[Decision], scripts: &'a [Vec<Does>]) -> Run<'a> {
-        let mut table = table(plan, list);
-        for thread in 0..scripts.len() {
+        Run::on(table(plan, list), 0, scripts)
+    }
+
+    /// On a table at which so many threads have arrived.
+    fn on(mut table: Box<Table>, there: usize, scripts: &'a [Vec<Does>]) -> Run<'a> {
+        for thread in there..scripts.len() {
             // Threads are numbered from 1 on, and arrive in order.
             let seat = table.arrive(thread as u32 + 1, 7, 100 + thread as u32);
             assert_eq!(seat, Some(thread));
@@ -146,7 +150,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn go(mut self) -> Story {
+    fn go(self) -> Story {
+        self.go_to_the_end().0
+    }
+
+    /// The table is there for another run.
+    fn go_to_the_end(mut self) -> (Story, Box<Table>) {
         let mut asked = (None, Point::default());
         // How far the threads had come when there was nothing to do, and how often that was so
         // since.
@@ -168,7 +177,7 @@ impl<'a> Run<'a> {
                 end => break end,
             }
         };
-        Story {
+        let story = Story {
             order: self.story,
             end,
             made: self.table.made().to_vec(),
@@ -176,7 +185,8 @@ impl<'a> Run<'a> {
             steps: self.table.steps(),
             clock: self.table.clock(),
             left: self.table.left(),
-        }
+        };
+        (story, self.table)
     }
 
     /// The thread has the turn. What is asked for next?
@@ -333,6 +343,43 @@ fn property<I: core::fmt::Debug + 'static>(
 }
 
 const REPLAY: Kind = Kind::Replay;
+
+#[test]
+fn a_run_that_goes_back_to_where_a_thread_was_alone_is_a_new_one() {
+    property(
+        (plans(), plans(), lists(), scripts()),
+        |(before, plan, list, scripts)| {
+            let mut first = table(&before, &[]);
+            first.arrive(1, 7, 100);
+            let alone = first.alone(0).expect("it is");
+            let (_, mut again) = Run::on(first, 1, &scripts).go_to_the_end();
+            prop_assert!(again.go_back(&alone, &plan, &list));
+            let story = Run::on(again, 1, &scripts).go();
+            prop_assert_eq!(story, run(&plan, &list, &scripts));
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn who_is_not_alone_has_no_place_to_go_back_to() {
+    on_a_large_stack(|| {
+        let mut table = usually();
+        table.arrive(1, 7, 100);
+        assert!(table.alone(0).is_some());
+        assert!(table.alone(1).is_none());
+        table.set_alarm(7, 5);
+        assert!(table.alone(0).is_none());
+        table.set_alarm(7, NO_DEADLINE);
+        // What was decided by one plan is not what another would have decided.
+        table.decide(Some(0), at(PointKind::Call, 1));
+        let alone = table.alone(0).expect("it is");
+        assert!(table.go_back(&alone, &Plan::new(Kind::GoOn, 0), &[]));
+        assert!(!table.go_back(&alone, &Plan::new(Kind::Random, 0), &[]));
+        table.arrive(2, 7, 101);
+        assert!(table.alone(0).is_none());
+    });
+}
 
 #[test]
 fn a_list_gives_the_same_run() {
