@@ -288,7 +288,7 @@ fn limit(outcome: &mut Outcome<Numbers>, searched: &Searched, options: &Options)
         outcome.coverage.limit(
             Limit::Limits,
             format!(
-                "{} did not end by {} in the time that a run has (--hang-after), and {} not judged",
+                "{} did not end by {} in the time that a run has (--hang-after), or did hundreds of times more to persistent memory than is usual, and {} not judged",
                 counted(numbers.endless, "run"),
                 if numbers.endless == 1 {
                     "itself"

@@ -387,7 +387,7 @@ impl Server {
         if takes_turns {
             server.config.schedule = Some(Schedule::new(StrategyKind::GoOn, 0));
         }
-        if !takes_turns && workshop.tries_to_keep() {
+        if workshop.tries_to_keep() {
             let noter = Noter::of(&server.delivery);
             server.config.client = noter.clone().map(|noter| noter as Arc<dyn Client>);
             let opened = Session::open(&server.config, StopAt::Input);
@@ -475,6 +475,15 @@ impl Server {
         &self.tells
     }
 
+    /// Has its next runs tell that instead, if it can: of other instructions, where it captures.
+    pub fn tell(&mut self, tells: &Tells) -> bool {
+        if let (Tells::Captured(chosen), Tells::Captured(_)) = (tells, &self.tells) {
+            self.config.capture = Some(chosen.clone());
+            self.tells = tells.clone();
+        }
+        self.tells == *tells
+    }
+
     /// Whether runs are forked from a kept program.
     pub fn is_warm(&self) -> bool {
         self.session.is_some()
@@ -486,6 +495,11 @@ impl Server {
             None => true,
             Some(last) => last.is_all && self.session.is_some(),
         }
+    }
+
+    /// From the next run on, each may have so many events.
+    pub fn allow_events(&mut self, most: u64) {
+        self.config.limits.events = Some(most);
     }
 
     /// One run, which is ended if it takes longer than this. The other sinks get its events, too.

@@ -123,6 +123,7 @@ pub struct Following<'p> {
     pub has_company: bool,
     /// The run is ended then.
     pub stops_at_company: bool,
+    evaluated_max: u64,
     /// Files that are persistent memory, and where they were mapped.
     files: FxHashMap<FileId, String>,
     mapped: Vec<(u64, u64, FileId)>,
@@ -131,18 +132,19 @@ pub struct Following<'p> {
     begun: Instant,
     /// How long it was until the first thing was heard of the run.
     pub awaited: Option<Duration>,
-    /// How long it took to say what instructions compute.
+    /// How long it took to say what instructions compute, as far as samples tell.
     pub lifting: Duration,
+    captured: u64,
 }
 
 impl<'p> Following<'p> {
-    /// A run on this input.
+    /// A run on this input, of which no more than so many instructions are evaluated.
     pub fn new(
         pool: &'p mut Pool,
         tables: &'p mut Tables,
         own: &'p mut OwnCode,
-        layout: &Layout,
-        input: &[u8],
+        (layout, input): (&Layout, &[u8]),
+        evaluated_max: u64,
     ) -> Following<'p> {
         Following {
             pool,
@@ -162,12 +164,14 @@ impl<'p> Following<'p> {
             senseless: 0,
             has_company: false,
             stops_at_company: false,
+            evaluated_max,
             files: FxHashMap::default(),
             mapped: Vec::new(),
             fault: None,
             begun: Instant::now(),
             awaited: None,
             lifting: Duration::ZERO,
+            captured: 0,
         }
     }
 
@@ -256,10 +260,12 @@ impl<'p> Following<'p> {
     }
 }
 
+/// Of so many instructions, the time that one takes is measured.
+const TIMED_EVERY: u32 = 32;
 const MMAP: u32 = 9;
 const MUNMAP: u32 = 11;
-/// Of one run, no more is evaluated: one that does not end would take all memory.
-const EVALUATED_MAX: u64 = 2_000_000;
+/// What was done so often to persistent memory was not done more often in a way that matters.
+const TIMES_MAX: u64 = 128;
 
 impl EventSink for Following<'_> {
     fn beginning(&mut self, process: ProcessId, what: &Beginning) -> io::Result<()> {
@@ -321,8 +327,9 @@ impl EventSink for Following<'_> {
                 *times += 1;
                 let at = self.shadow.path.decisions.len() as u32;
                 self.pm_sites.insert((at, event.pc.0));
-                // Once, twice, three times; then each time that it doubles.
-                if *times <= 3 || times.is_power_of_two() {
+                // Once, twice, three times; then each time that it doubles. To do it ever more often
+                // is nothing new: that would only lead to ever longer runs.
+                if *times <= 3 || times.is_power_of_two() && *times <= TIMES_MAX {
                     let pair = mix(mix(self.last_pm, event.pc.0), *times);
                     self.pm.entry(pair).or_insert(at);
                 }
@@ -338,13 +345,18 @@ impl EventSink for Following<'_> {
             // There is no room for more decisions, and expressions would only take memory.
             Executed::Captured { .. } if self.shadow.path.is_cut => {}
             Executed::Captured { thread, pc, words } if self.is_followed(thread) => {
-                self.shadow.path.is_cut |= self.shadow.evaluated >= EVALUATED_MAX;
-                let begun = Instant::now();
+                self.shadow.path.is_cut |= self.shadow.evaluated >= self.evaluated_max;
+                // To look at the clock takes about as long as to lift an instruction.
+                let is_timed = self.captured.is_multiple_of(TIMED_EVERY.into());
+                self.captured += 1;
+                let begun = is_timed.then(Instant::now);
                 match State::read(pc, words) {
                     Some(state) => self.shadow.execute(self.pool, self.tables, thread, &state),
                     None => self.senseless += 1,
                 }
-                self.lifting += begun.elapsed();
+                if let Some(begun) = begun {
+                    self.lifting += TIMED_EVERY * begun.elapsed();
+                }
             }
             Executed::Call {
                 thread,

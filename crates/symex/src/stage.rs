@@ -5,9 +5,9 @@
 //! depends on its input alone.
 //!
 //! A program is kept where it first looks at its input, and forked from there for each run
-//! (`brownout_stage`). One that starts threads or processes is launched each time instead, and they
-//! take turns: only then they do the same each time. A run that tells everything is launched, too,
-//! beside what is kept.
+//! (`brownout_stage`); for runs that tell everything, another one is kept beside it. Where it starts
+//! threads or processes, they take turns: only then they do the same each time. If it does so before
+//! it looks at its input, it is launched each time instead.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -25,10 +25,16 @@ use brownout_trace::EventSink;
 use tempfile::TempDir;
 
 use crate::options::{Error, Options, io_error};
-use crate::patience::Patience;
+use crate::patience::{EVENTS_MAX, Patience};
 
-/// More events than a run has that ends.
-const EVENTS: u64 = 20_000_000;
+/// What a run may take at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Most {
+    /// Of time.
+    pub time: Duration,
+    /// Of events of persistent memory.
+    pub events: u64,
+}
 
 /// What a part of a file holds that the set-up has left; `path` is what the user calls it.
 fn part(at: &Path, path: &Path, from: u64, len: usize) -> Result<Vec<u8>, Error> {
@@ -50,8 +56,9 @@ fn part(at: &Path, path: &Path, from: u64, len: usize) -> Result<Vec<u8>, Error>
 
 /// See the module's header.
 pub struct Stage {
-    /// Ends before what it was made of.
+    /// What captures, and what tells everything. They end before what they were made of.
     server: Option<Server>,
+    follower: Option<Server>,
     workshop: Workshop,
     root: ImageId,
     /// What the part of a file holds that the input takes the place of.
@@ -87,7 +94,7 @@ impl Stage {
         workshop.stop = options.stop.clone();
         workshop.stdin = options.stdin.clone();
         workshop.touches = options.touches.clone();
-        workshop.events_max = EVENTS;
+        workshop.events_max = EVENTS_MAX;
         workshop.loads = options.loads;
         workshop.plain_cpu = !options.native_cpu;
         let first = match &options.delivery {
@@ -102,6 +109,7 @@ impl Stage {
         };
         Ok(Stage {
             server: None,
+            follower: None,
             workshop,
             root,
             first,
@@ -113,6 +121,8 @@ impl Stage {
 
     /// The program starts threads or processes: from now on they take turns.
     pub fn take_turns(&mut self) -> bool {
+        // What was kept without that would go on without it.
+        self.server = None;
         !self.workshop.takes_turns.swap(true, Ordering::Relaxed)
     }
 
@@ -137,33 +147,33 @@ impl Stage {
         self.workshop.takes_turns.load(Ordering::Relaxed)
     }
 
-    /// Runs the program on an input, for no longer than `patience`. After [`Error::is_not_kept`]
+    /// Runs the program on an input, with no more than `most`. After [`Error::is_not_kept`]
     /// the sinks may have seen a part of a run; another one can be made.
     pub fn run(
         &mut self,
         input: &[u8],
         tells: &Tells,
-        patience: Duration,
+        most: Most,
         sink: &mut dyn EventSink,
     ) -> Result<Ran, Error> {
         // To get there takes a program that is kept as long as a launched one.
-        self.workshop.patience = patience.max(self.workshop.patience);
-        // What tells everything is launched, and wanted once: what is kept stays beside it.
-        if *tells == Tells::Executed {
-            let mut server = self.open(tells)?;
-            return Ok(server.run(input, patience, sink)?);
-        }
-        let is_it = |server: &Server| server.tells() == tells && server.is_usable();
-        let mut server = match self.server.take() {
-            Some(server) if is_it(&server) => server,
-            kept => {
-                // Two of a kind at a time would be one too many.
-                drop(kept);
-                self.open(tells)?
-            }
+        self.workshop.patience = most.time.max(self.workshop.patience);
+        let kept = match tells {
+            Tells::Executed => self.follower.take(),
+            _ => self.server.take(),
         };
-        let ran = server.run(input, patience, sink)?;
-        self.server = Some(server);
+        let kept = kept.filter(Server::is_usable);
+        let kept = kept.and_then(|mut kept| kept.tell(tells).then_some(kept));
+        let mut server = match kept {
+            Some(server) => server,
+            None => self.open(tells)?,
+        };
+        server.allow_events(most.events);
+        let ran = server.run(input, most.time, sink)?;
+        match tells {
+            Tells::Executed => self.follower = Some(server),
+            _ => self.server = Some(server),
+        }
         Ok(ran)
     }
 

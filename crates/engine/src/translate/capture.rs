@@ -14,7 +14,8 @@
 //! entry of a table comes with what lies around it: whoever wonders what another index would have
 //! found there finds it.
 //!
-//! A program that is to be kept (`session.rs`) tells nothing before it stops.
+//! A program that is to be kept (`session.rs`) tells nothing before it stops. From then on, the tool
+//! may choose more instructions from run to run.
 //!
 //! Deviation: what an instruction reads beyond that (gathers, saved processor states, mask
 //! registers) is not told. Whoever reads the record has to know that it cannot say what such an
@@ -23,15 +24,17 @@
 use super::builder::{Builder, Decoded, Form, Pass};
 use super::interpret::{Goes, Interpreter};
 use crate::address::ProgramAddr;
+use crate::context::ThreadContext;
 use crate::copy::read_memory;
 use crate::machine::Machine;
 use crate::pm::reach;
 use crate::pm::ring::Writer;
+use crate::sync::SpinLock;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use brownout_abi::{CHOSEN_MAX, captured, kind};
 use brownout_insn::{MemoryForm, Repeat, classify};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use iced_x86::{EncodingKind, Instruction, Mnemonic, OpKind, Register};
 
 /// See the module's header.
@@ -51,16 +54,56 @@ impl Pass for Capture {
                 code: core::array::from_fn(|n| word(&code[8 * n..])),
             }));
             b.interpreted(&d.insn, look);
+        } else if d.form == Form::Valid && d.insn.mnemonic() == Mnemonic::Wrfsbase {
+            b.interpreted(&d.insn, &ChangesFs);
         }
     }
 }
 
-/// The tool has sorted them.
-fn is_chosen(pc: ProgramAddr) -> bool {
+/// What is told of `fs` is remembered, because to ask the kernel each time would take longer than
+/// all the rest. (System calls that change it are seen by `syscall/follow.rs`.)
+struct ChangesFs;
+
+impl Interpreter for ChangesFs {
+    fn execute(&self, machine: &mut Machine, _: &Instruction) -> Goes {
+        machine.thread().follow_fs = 0;
+        Goes::Here
+    }
+}
+
+/// What was chosen when the translations were made that there are.
+static TRANSLATED: SpinLock<Vec<u64>> = SpinLock::new(Vec::new());
+
+/// Of a program that is kept, and of a run that is forked from it: the tool may have chosen more
+/// instructions meanwhile. Blocks that hold any of them are translated anew.
+pub fn take_choice() {
+    if !crate::mode().capture {
+        return;
+    }
+    let now: Vec<u64> = chosen()
+        .iter()
+        .map(|pc| pc.load(Ordering::Relaxed))
+        .collect();
+    let mut known = TRANSLATED.lock();
+    if *known == now {
+        return;
+    }
+    let mut engine = crate::blocks::ENGINE.lock();
+    for pc in now.iter().filter(|pc| known.binary_search(pc).is_err()) {
+        engine.invalidate(*pc, pc + 1);
+    }
+    *known = now;
+}
+
+fn chosen() -> &'static [AtomicU64] {
     let control = crate::control::control();
     let count = control.chosen_count.load(Ordering::Acquire) as usize;
-    let chosen = &control.chosen[..count.min(CHOSEN_MAX)];
-    chosen
+    &control.chosen[..count.min(CHOSEN_MAX)]
+}
+
+/// The tool has sorted them.
+fn is_chosen(pc: ProgramAddr) -> bool {
+    chosen()
         .binary_search_by_key(&pc.get(), |entry| entry.load(Ordering::Relaxed))
         .is_ok()
 }
@@ -85,7 +128,7 @@ impl Interpreter for Look {
         let mut words: Vec<u64> = Vec::with_capacity(64);
         words.extend(self.code);
         words.push(machine.flags());
-        words.push(crate::insn::fs_base());
+        words.push(fs_base(machine.thread()));
         words.extend((0..16).map(|n| machine.gpr(n)));
         let pieces = words.len();
         words.push(0);
@@ -125,6 +168,13 @@ impl Interpreter for Look {
         );
         Goes::Here
     }
+}
+
+fn fs_base(ctx: &mut ThreadContext) -> u64 {
+    if ctx.follow_fs == 0 {
+        ctx.follow_fs = crate::insn::fs_base();
+    }
+    ctx.follow_fs
 }
 
 /// Where the instruction may read: address and length.

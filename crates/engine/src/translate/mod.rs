@@ -13,7 +13,7 @@
 
 mod atomics;
 mod builder;
-mod capture;
+pub mod capture;
 mod comparisons;
 mod edges;
 mod follow;

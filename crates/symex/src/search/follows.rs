@@ -17,6 +17,7 @@ use std::time::Instant;
 use super::{Search, has_new, merge};
 use crate::options::Error;
 use crate::run::{Learning, sorted};
+use crate::stage::Most;
 
 /// Of so many runs one is followed without a branch that is new: as many, so that the same seed
 /// does the same on any machine.
@@ -163,8 +164,15 @@ impl Search<'_> {
     fn follow(&mut self, input: &[u8], is_endless: bool) -> Result<bool, Error> {
         let begun = Instant::now();
         let mut learning = Learning::new(&self.layout, input);
-        let patience = self.patience.of_followed(is_endless);
-        let ran = (self.stage).run(input, &Tells::Executed, patience, &mut learning)?;
+        let most = Most {
+            time: match self.left() {
+                Some(left) => left.min(self.patience.of_followed(is_endless)),
+                None => self.patience.of_followed(is_endless),
+            },
+            // Loads are told, too.
+            events: self.patience.events().saturating_mul(4),
+        };
+        let ran = (self.stage).run(input, &Tells::Executed, most, &mut learning)?;
         self.numbers.learning_seconds += begun.elapsed().as_secs_f64();
         self.numbers.learned += 1;
         match ran.outcome.stopped {

@@ -20,7 +20,8 @@
 //! one more digit), for the nth time since persistent memory was changed, behind the same fences of
 //! persistent memory, or behind the same decisions, of which first one counts, then three and
 //! eight. That a word is equal up to a byte further counts as a branch does. Of what is equally
-//! new, what was tried less often, then what leads to more of what is done to persistent memory
+//! new, what is on a path that took no longer than others comes first (a loop that is bounded by
+//! the input can take any time), then what was tried less often, then what leads to more of what is done to persistent memory
 //! (`reach.rs`; not for `coverage`), and then what depends on earlier bytes, so that room is left
 //! behind them. Before what a path has done anew to persistent memory, and before a way of the
 //! program's own code that none had gone, the last decisions are turned at once. What is less new
@@ -98,7 +99,7 @@ use crate::path::{Decision, Kind, Path, Progress, mix};
 use crate::patience::Patience;
 use crate::run::Following;
 use crate::shadow::{Losses, first_bit};
-use crate::stage::Stage;
+use crate::stage::{Most, Stage};
 use crate::story;
 use crate::tables::Tables;
 use expected::Expected;
@@ -431,6 +432,12 @@ impl<'o> Search<'o> {
         )
     }
 
+    /// What is left of the time; a run that has begun gets a moment.
+    fn left(&self) -> Option<Duration> {
+        let time = self.options.time?;
+        Some(time.saturating_sub(self.begun.elapsed()).max(MOMENT))
+    }
+
     fn is_over(&self) -> Option<Over> {
         let options = self.options;
         if options.stop.load(Ordering::Relaxed) {
@@ -586,14 +593,15 @@ impl<'o> Search<'o> {
         let mut is_doubted = false;
         loop {
             let begun = Instant::now();
+            let left = self.left();
             let chosen = self.chosen.clone();
             let mut rules = Rules(self.judge.analysis());
             let mut following = Following::new(
                 &mut self.pool,
                 &mut self.tables,
                 &mut self.own,
-                &self.layout,
-                &input,
+                (&self.layout, &input),
+                self.patience.evaluated(),
             );
             following.stops_at_company = !self.stage.takes_turns();
             let opened = self.stage.opening;
@@ -601,9 +609,15 @@ impl<'o> Search<'o> {
                 true => self.patience.of_doubt(),
                 false => self.patience.of_run(self.judge.knows_hang()),
             };
+            // A run that the end of the search ends says nothing about how long it would have taken.
+            let is_short = left.is_some_and(|left| left < patience);
+            let most = Most {
+                time: left.map_or(patience, |left| left.min(patience)),
+                events: self.patience.events(),
+            };
             let ran = {
                 let mut sink = Tee::of([&mut following as &mut dyn EventSink, &mut rules]);
-                (self.stage).run(&input, &Tells::Captured(chosen), patience, &mut sink)
+                (self.stage).run(&input, &Tells::Captured(chosen), most, &mut sink)
             };
             let ran = match ran {
                 Ok(ran) => ran,
@@ -652,7 +666,8 @@ impl<'o> Search<'o> {
                 *times
             });
             let is_suspect = times.min().is_some_and(|times| times <= STALE_MAX);
-            let is_hang = matches!(outcome.stopped, Some(Stopped::Wall | Stopped::Idle));
+            let is_over = matches!(outcome.stopped, Some(Stopped::Wall | Stopped::Idle));
+            let is_hang = is_over && !is_short;
             if self.learns(&input, outcome, is_suspect, is_hang)? {
                 // It was not all captured.
                 self.judge.put_back(rules.0);
@@ -668,8 +683,10 @@ impl<'o> Search<'o> {
                 }
             }
             if outcome.stopped.is_none() {
-                self.patience.ended(outcome.wall);
+                (self.patience).ended(outcome.wall, pm_events, shadow.evaluated);
             }
+            // Others can be had for what its like would cost.
+            let is_dear = self.order.helps() && self.patience.is_dear(pm_events, shadow.evaluated);
             self.numbers.paths += 1;
             self.numbers.evaluated += shadow.evaluated;
             self.numbers.pm_events += pm_events;
@@ -750,14 +767,15 @@ impl<'o> Search<'o> {
                 }
             };
             let pieces = pieces(&shadow.path.decisions, fences);
-            let (fresh, own_at) = self.add(input.clone(), shadow.path);
+            let (fresh, own_at) = self.add(input.clone(), shadow.path, is_dear);
             let is_fresh = fresh[..ROUGH].iter().any(|count| *count > 0);
             let is_new = news > 0 || fresh[0] + fresh[1] > 0;
             let is_solved = from == Some(false);
-            if self.order.helps() && (news > 0 || own_at.is_some() || has_new_code) {
+            let is_worth_it = !is_dear || own_at.is_some();
+            if self.order.helps() && (news > 0 || own_at.is_some() || has_new_code) && is_worth_it {
                 self.note(&input);
             }
-            if self.order.helps() {
+            if self.order.helps() && is_worth_it {
                 new.extend(own_at.map(|at| at as u32));
                 self.look_around(new);
                 if is_new && (is_solved || own_at.is_some()) && !self.has_places() {
@@ -810,7 +828,12 @@ impl<'o> Search<'o> {
 
     /// Adds a path, and its decisions to the queue. How many ways are new, in each detail; and at
     /// which decision the program's own code has first gone one that is quite new.
-    fn add(&mut self, input: Vec<u8>, path: Path) -> ([u32; DETAILS], Option<usize>) {
+    fn add(
+        &mut self,
+        input: Vec<u8>,
+        path: Path,
+        is_dear: bool,
+    ) -> ([u32; DETAILS], Option<usize>) {
         let Path {
             decisions, folded, ..
         } = path;
@@ -898,6 +921,7 @@ impl<'o> Search<'o> {
             times: met,
             chosen: self.chosen.clone(),
             narrow,
+            is_dear,
             ..Test::default()
         });
         // The one before it is not the newest any more.
@@ -906,7 +930,10 @@ impl<'o> Search<'o> {
         }
         // Behind something new, what the program itself decides is turned first: which command it
         // is, say, if there is something new in how its number is read.
-        let is_fresh = fresh[..=2].iter().any(|count| *count > 0);
+        let is_fresh = match is_dear {
+            true => own_at.is_some(),
+            false => fresh[..=2].iter().any(|count| *count > 0),
+        };
         if is_fresh && self.order.helps() {
             let Test {
                 decisions, owned, ..
@@ -975,6 +1002,8 @@ impl Search<'_> {
 
 /// A byte that has one of so few values is rarely what it has to be by chance.
 const NARROW: u32 = 4;
+/// The least that a run gets when the time of the search is nearly up.
+const MOMENT: Duration = Duration::from_millis(200);
 /// What a query may cost.
 const CONFLICTS: u64 = 5_000;
 const SOLVING: Duration = Duration::from_millis(250);

@@ -26,6 +26,8 @@ pub(super) struct Test {
     /// Those that may lead to a way that no run has gone, and how many on the path are more likely
     /// to.
     pub(super) towards: FxHashMap<(u32, u32), u32>,
+    /// It takes as long to run as many others.
+    pub(super) is_dear: bool,
     /// Positions that are reached only if bytes have certain values.
     pub(super) narrow: FxHashSet<(u32, u32)>,
     /// Those of the program itself, if the path was new.

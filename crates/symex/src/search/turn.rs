@@ -13,6 +13,8 @@ pub(super) const DETAILS: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     pub(super) novelty: u8,
+    /// The path that it is on does not take much longer than others.
+    pub(super) is_cheap: bool,
     pub(super) few_tries: Reverse<u32>,
     /// How much is done to persistent memory behind it.
     pub(super) reach: u8,
@@ -41,6 +43,7 @@ impl Rank {
     pub(super) fn numbered(order: u64) -> Rank {
         Rank {
             novelty: 0,
+            is_cheap: true,
             few_tries: Reverse(0),
             reach: 0,
             early: Reverse(0),

@@ -60,6 +60,7 @@ pub(super) fn rank(known: &Known<'_>, turn: &Turn) -> Rank {
     {
         return Rank {
             novelty: LEADS,
+            is_cheap: !test.is_dear,
             few_tries: Reverse(0),
             reach: 0,
             early: Reverse(0),
@@ -69,6 +70,7 @@ pub(super) fn rank(known: &Known<'_>, turn: &Turn) -> Rank {
     if test.owned.contains(&(turn.at, turn.place)) && novelty < OWN {
         return Rank {
             novelty: OWN,
+            is_cheap: !test.is_dear,
             few_tries: Reverse(0),
             reach: 0,
             early: Reverse(early),
@@ -77,6 +79,7 @@ pub(super) fn rank(known: &Known<'_>, turn: &Turn) -> Rank {
     }
     Rank {
         novelty,
+        is_cheap: !test.is_dear,
         few_tries: Reverse(tries(&others[detail.unwrap_or(0)])),
         reach: (known.reach).map_or(0, |reach| reach.of(decision.place(), other)),
         early: Reverse(early),
