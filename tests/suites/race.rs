@@ -55,6 +55,7 @@ fn main() {
     for name in ["claimed_slot", "ring_head", "streamed", "threaded_recovery"] {
         trials.push(trial(format!("search::{name}"), move || searched_for(name)));
     }
+    trials.push(trial("search::behind_a_spin_lock", behind_a_spin_lock));
     trials.push(trial("search::ordinary_file", ordinary_file));
     trials.push(trial("search::running_total", running_total));
     trials.push(trial("search::declared_pair", declared_pair));
@@ -71,6 +72,7 @@ fn main() {
     trials.push(trial("usage::killed_and_resumed", killed_and_resumed));
     trials.push(trial("usage::resumed_for_more", resumed_for_more));
     trials.push(trial("usage::recovery_fails_anyway", recovery_fails_anyway));
+    trials.push(trial("usage::fails_without_reader", fails_without_reader));
     trials.push(trial("usage::time_ends_runs", time_ends_runs));
     trials.push(trial("usage::another_way", another_way));
     trials.push(trial("usage::suppressions", suppressions));
@@ -317,6 +319,23 @@ fn searched_for(name: &str) -> Result<()> {
             check::show(&report)
         );
         replay(finding, scratch.path())?;
+    }
+    Ok(())
+}
+
+/// Who is held behind a store may have a lock that the others spin for: it goes on to where it
+/// gives it back, and is still held then.
+fn behind_a_spin_lock() -> Result<()> {
+    let program = race::find("leaf_split")?;
+    for seed in ["1", "2", "3"] {
+        let scratch = Scratch::new()?;
+        let more = ["--seed", seed, "--runs", "20", "--until-found"];
+        let (outcome, report) = run(&program, Build::Bug, &more, &scratch)?;
+        ensure!(
+            expected(&program, "inter-thread-inconsistency", &report).is_some(),
+            "{}",
+            outcome.describe()
+        );
     }
     Ok(())
 }
@@ -816,6 +835,26 @@ fn recovery_fails_anyway() -> Result<()> {
         let said = outcome.stderr_text();
         ensure!(
             outcome.status == 3 && said.contains("limit[unjudged]") && said.contains(what),
+            "{}",
+            outcome.describe()
+        );
+    }
+    Ok(())
+}
+
+/// A crash that recovery fails after is not passed over because nobody needs to have read what is
+/// lost in it.
+fn fails_without_reader() -> Result<()> {
+    for (build, status) in [(&["-DBUG"][..], 3), (&[], 0)] {
+        let scratch = Scratch::new()?;
+        let binary = searched("own_order.c", build, &scratch)?;
+        let recover = format!("{binary} pool recover");
+        let more = ["--jobs", "1", "--runs", "40", "--recover", &recover];
+        let outcome = race_of(&binary, &more, &scratch)?;
+        let said = outcome.stderr_text();
+        let is_told = said.contains("limit[unjudged]") && said.contains("takes no second thread");
+        ensure!(
+            outcome.status == status && is_told == (status == 3),
             "{}",
             outcome.describe()
         );

@@ -486,6 +486,16 @@ fn conclude(raced: &mut Raced, searched: Searched) {
             ),
         );
     }
+    // What is reported has to be mended first, and may be the reason.
+    let has_errors = raced.found.iter().any(Discovery::is_error);
+    if let Some(text) = searched.fails_before.filter(|_| !has_errors) {
+        raced.coverage.limit(
+            Limit::Unjudged,
+            format!(
+                "{text}; that takes no second thread, so it is not judged here: `brownout explore` (with --schedule) is for such crashes"
+            ),
+        );
+    }
     if let Some(text) = searched.not_judged {
         raced.coverage.limit(Limit::Unjudged, text);
     }

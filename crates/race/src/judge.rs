@@ -56,6 +56,8 @@ pub struct Judged {
     /// What happens after a crash at the same moment in which nothing is lost, if that is no
     /// better.
     pub fails_anyway: Option<String>,
+    /// What happens if the source is lost before anything was made of it, if that is no better.
+    pub fails_before: Option<String>,
 }
 
 impl Judged {
@@ -67,6 +69,7 @@ impl Judged {
             tried: None,
             not_set_back: false,
             fails_anyway: None,
+            fails_before: None,
         }
     }
 
@@ -128,7 +131,7 @@ pub fn effect(trial: &mut Trial, effect: &Effect, procedures: usize) -> Result<J
         Some(_) => trial.left(&crash, store),
         None => None,
     };
-    let (mut first, mut fails_anyway) = (None, None);
+    let (mut first, mut fails_anyway, mut fails_before) = (None, None, None);
     for (crash, lost) in worse_and_worse(trial, &crash, effect) {
         let earlier = effect.range.and_then(|_| trial.right_before(store, &lost));
         for procedure in 0..procedures {
@@ -149,6 +152,8 @@ pub fn effect(trial: &mut Trial, effect: &Effect, procedures: usize) -> Result<J
                         tried: Some(tried),
                         ..Judged::nothing()
                     });
+                } else {
+                    fails_before.get_or_insert_with(|| failure.clone());
                 }
             }
             first.get_or_insert((tried, is_there));
@@ -156,6 +161,7 @@ pub fn effect(trial: &mut Trial, effect: &Effect, procedures: usize) -> Result<J
     }
     let nothing = Judged {
         fails_anyway: fails_anyway.clone(),
+        fails_before: fails_before.clone(),
         ..Judged::nothing()
     };
     let Some((tried, is_there)) = first.filter(|_| effect.how != How::Afterwards) else {
@@ -175,6 +181,7 @@ pub fn effect(trial: &mut Trial, effect: &Effect, procedures: usize) -> Result<J
         crash: Some(crash),
         tried: Some(tried),
         fails_anyway,
+        fails_before,
         ..Judged::nothing()
     })
 }

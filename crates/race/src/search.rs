@@ -79,6 +79,8 @@ pub struct Searched {
     pub not_followed: u64,
     /// Recovery fails after a crash in which nothing is lost: where, and how.
     pub fails_anyway: Option<String>,
+    /// Recovery fails after a crash that takes no early read: where, and how.
+    pub fails_before: Option<String>,
     /// What runs after a crash ends so though nothing is lost that some of its failures prove
     /// nothing.
     pub not_judged: Option<String>,
@@ -238,6 +240,7 @@ impl<'o> Search<'o> {
             remarks: state.remarks,
             has_diverged: state.has_diverged,
             fails_anyway: state.fails_anyway,
+            fails_before: state.fails_before,
             not_judged: state.not_judged,
         })
     }

@@ -165,6 +165,14 @@ impl Search<'_> {
                 let text = format!("after a crash behind {}, {failure}", blame::place(&at));
                 self.lock().fails_anyway.get_or_insert(text);
             }
+            if let Some(failure) = &judged.fails_before {
+                let at = finding::stack(&mut watch.stacks, effect.source.store.site);
+                let text = format!(
+                    "after a crash in which what is stored at {} is lost, before another thread has made anything of it, {failure}",
+                    blame::place(&at)
+                );
+                self.lock().fails_before.get_or_insert(text);
+            }
             self.settle(effect, &judged);
             self.conclude_effect(effect, judged, &mut trial, &mut watch, shown, books)?;
         }

@@ -113,6 +113,8 @@ pub(super) struct State {
     pub(super) remarks: Vec<Remark>,
     /// Recovery fails after a crash in which nothing is lost: where, and how.
     pub(super) fails_anyway: Option<String>,
+    /// Recovery fails if something is lost that nothing was made of: where, and how.
+    pub(super) fails_before: Option<String>,
     /// What runs after a crash ends so though nothing is lost that some of its failures prove
     /// nothing.
     pub(super) not_judged: Option<String>,
@@ -161,6 +163,7 @@ impl State {
             endings,
             remarks: Vec::new(),
             fails_anyway: None,
+            fails_before: None,
             not_judged: None,
             has_more: false,
             length: 1000,

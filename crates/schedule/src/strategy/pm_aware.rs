@@ -9,8 +9,14 @@
 //! same run, so they leave out some, and draw who goes on meanwhile: which of several threads comes
 //! to read, and which of several stores it reads, may make the difference.
 //!
-//! A way out: nobody is held for more than [`HOLD_MAX`] points, and nobody if nobody else can go
-//! on.
+//! A way out: nobody is held for more than [`HOLD_MAX`] points of others, and nobody if nobody else
+//! can go on. Whoever is held behind a store may have a lock that the others need. Then it goes on
+//! point by point, and is still held, until one of them can go on: so it does not come from there
+//! to where it writes back what it has stored. The same if all others look at a word again and
+//! again, as those do who wait for a spin lock.
+//!
+//! Who has read what is to be read early goes before others as long as it is early, because what it
+//! makes of it counts only until then.
 //!
 //! What becomes of the stores that are goals is told ([`Pursuit`]): a thread that waits for whoever
 //! has stored, and has read there before, is kept out by the program itself.
@@ -24,6 +30,14 @@ use crate::seat::{PointKind, SEATS, SeatState};
 
 /// Points of others for which a thread is held back.
 const HOLD_MAX: u32 = 400;
+/// Of those whom it is held for, and of those who spin, one point in so many counts.
+const COUNTS_ONE_IN: u32 = 8;
+/// A thread that has given way, and gives way again within so many of its points, spins.
+const SPINS_WITHIN: u8 = 8;
+/// Whoever has given way so often without doing anything waits for somebody.
+const ROUNDS_MIN: u8 = 3;
+/// Whoever has read early, and spins, gets one step in so many.
+const LOOKS_ONE_IN: u64 = 8;
 /// One store in so many is a reason to hold, where no goal says which.
 const ONE_IN: u64 = 3;
 /// Where goals were pursued before, one store in so many that is one, and one load, is no reason.
@@ -59,6 +73,20 @@ pub struct PmAware {
     was_held: [u8; SEATS],
     /// The last point of each seat was a store that is a goal.
     stored: [u8; SEATS],
+    /// By seat: it is held behind a store that is a goal, and where that has stored.
+    wrote: [u8; SEATS],
+    place: [u64; SEATS],
+    /// By seat: the seat whose store it has read early, plus one. It counts as long as that one is
+    /// held.
+    chases: [u16; SEATS],
+    /// By seat: its points since it has given way, plus one; 0: it does not spin.
+    spun: [u8; SEATS],
+    /// By seat: how often it has given way since it did anything else but look at words.
+    rounds: [u8; SEATS],
+    /// Points of which one in [`COUNTS_ONE_IN`] counts.
+    passed: u32,
+    /// The last seat that went on though it is held, because all others spin.
+    stepped: u32,
 }
 
 impl Default for PmAware {
@@ -70,6 +98,13 @@ impl Default for PmAware {
             held: [0; SEATS],
             was_held: [0; SEATS],
             stored: [0; SEATS],
+            wrote: [0; SEATS],
+            place: [0; SEATS],
+            chases: [0; SEATS],
+            spun: [0; SEATS],
+            rounds: [0; SEATS],
+            passed: 0,
+            stepped: 0,
         }
     }
 }
@@ -78,19 +113,16 @@ impl Strategy for PmAware {
     fn choose(&mut self, plan: &Plan, choice: &Choice<'_>, random: &mut Random) -> usize {
         let goals = &plan.goals[..(plan.goal_count as usize).min(plan.goals.len())];
         let varies = !goals.is_empty() && plan.depth > 0;
-        for at in choice.able() {
-            self.held[at] = self.held[at].saturating_sub(1);
-            if self.held[at] == 0 && core::mem::take(&mut self.pursues[at]) != 0 {
-                self.pursuit.outlasted += 1;
-            }
-        }
+        self.pass(choice);
         if let Some(me) = choice.me {
             let has_stored = core::mem::take(&mut self.stored[me]) != 0;
             if has_stored {
+                self.wrote[me] = 1;
                 // What it stored is there, and it has not come to write it back.
                 if let Some(reader) = self.reader(choice, me, goals) {
                     self.held[reader] = 0;
                     self.held[me] = HOLD_MAX;
+                    self.reads_early(plan, choice, reader, random);
                     return reader;
                 }
                 if goals.is_empty() {
@@ -112,10 +144,15 @@ impl Strategy for PmAware {
                         }
                     };
                     self.stored[me] = is_goal.into();
+                    if is_goal {
+                        self.place[me] = point.addr;
+                    }
                 }
                 PointKind::Load if goals.iter().any(|goal| goal.load == point.pc) => {
                     self.reads[me] = 1;
-                    if core::mem::replace(&mut self.was_held[me], 1) == 0
+                    let is_early = self.reads_early(plan, choice, me, random);
+                    if !is_early
+                        && core::mem::replace(&mut self.was_held[me], 1) == 0
                         && !(varies && random.below(LEFT_OUT_ONE_IN) == 0)
                     {
                         self.held[me] = HOLD_MAX;
@@ -123,6 +160,13 @@ impl Strategy for PmAware {
                 }
                 _ => {}
             }
+        }
+        if let Some(held) = self.who_lets_spinners_go_on(choice) {
+            self.stepped = held as u32;
+            return held;
+        }
+        if let Some(chaser) = self.chaser(choice) {
+            return chaser;
         }
         let is_free = |at: &usize| self.held[*at] == 0;
         if is_free(&choice.usual) {
@@ -140,8 +184,9 @@ impl Strategy for PmAware {
         if let Some(free) = free {
             return free;
         }
-        // All are held: the one that was held first.
-        let first = choice.able().min_by_key(|at| self.held[*at]);
+        // All are held: the one that was held first, unless it waits for another one.
+        let waits = |at: usize| self.rounds[at] >= ROUNDS_MIN;
+        let first = choice.able().min_by_key(|at| (waits(*at), self.held[*at]));
         let first = first.unwrap_or(choice.usual);
         if self.pursues[first] != 0 && self.has_waiting_reader(choice, first) {
             self.pursues[first] = 0;
@@ -154,6 +199,10 @@ impl Strategy for PmAware {
         self.held[seat] = 0;
         self.was_held[seat] = 0;
         self.stored[seat] = 0;
+        self.wrote[seat] = 0;
+        self.chases[seat] = 0;
+        self.spun[seat] = 0;
+        self.rounds[seat] = 0;
         self.reads[seat] = 0;
         self.pursues[seat] = 0;
     }
@@ -163,6 +212,114 @@ impl PmAware {
     /// What became of the goals so far.
     pub fn pursuit(&self) -> Pursuit {
         self.pursuit
+    }
+
+    /// Whoever has the turn has come to its next point: that counts for those who are held, unless
+    /// it is one of them.
+    fn pass(&mut self, choice: &Choice<'_>) {
+        let me = choice.me;
+        let mut is_slow = false;
+        if let Some(me) = me {
+            self.notes_spinning(me, choice.point.kind);
+            is_slow = self.spins(me) || self.is_chasing(me);
+        }
+        if is_slow {
+            self.passed = self.passed.wrapping_add(1);
+            if !self.passed.is_multiple_of(COUNTS_ONE_IN) {
+                return;
+            }
+        }
+        for at in choice.able() {
+            if Some(at) == me {
+                continue;
+            }
+            self.held[at] = self.held[at].saturating_sub(1);
+            if self.held[at] != 0 {
+                continue;
+            }
+            self.wrote[at] = 0;
+            if core::mem::take(&mut self.pursues[at]) != 0 {
+                self.pursuit.outlasted += 1;
+            }
+        }
+    }
+
+    fn notes_spinning(&mut self, me: usize, kind: PointKind) {
+        let (spun, rounds) = (&mut self.spun[me], &mut self.rounds[me]);
+        *spun = match kind {
+            PointKind::Yield | PointKind::Spin => {
+                *rounds = rounds.saturating_add(1);
+                1
+            }
+            PointKind::Load | PointKind::Rmw | PointKind::Locked if *spun != 0 => *spun + 1,
+            // It does something.
+            _ => 0,
+        };
+        if *spun == 0 || *spun > SPINS_WITHIN {
+            (*spun, *rounds) = (0, 0);
+        }
+    }
+
+    /// Whether it has given way a moment ago, and has only looked at words since.
+    fn spins(&self, at: usize) -> bool {
+        self.spun[at] != 0
+    }
+
+    /// Somebody who is held, if all who are not held spin and go on spinning: they may wait for it.
+    /// Those who are held take turns.
+    fn who_lets_spinners_go_on(&self, choice: &Choice<'_>) -> Option<usize> {
+        let me = choice.me.filter(|_| choice.point.kind.gives_way())?;
+        let is_held = |at: &usize| self.held[*at] != 0;
+        let waits = |at: usize| is_held(&at) || self.rounds[at] >= ROUNDS_MIN;
+        if is_held(&me) || !choice.able().all(waits) {
+            return None;
+        }
+        let last = self.stepped as usize;
+        let next = choice.able().filter(is_held).find(|at| *at > last);
+        next.or_else(|| choice.able().find(is_held))
+    }
+
+    /// A thread is about to read: whether that is what somebody has stored who is held for it. From
+    /// then on it is preferred. (Runs that pursue the same goals once more draw that.)
+    fn reads_early(
+        &mut self,
+        plan: &Plan,
+        choice: &Choice<'_>,
+        reader: usize,
+        random: &mut Random,
+    ) -> bool {
+        let load = choice.seats[reader].point;
+        let end = load.addr.wrapping_add(u64::from(load.size.max(1)));
+        let is_it = |at: &usize| {
+            let place = self.place[*at];
+            let meets = place < end && load.addr < place.wrapping_add(8);
+            *at != reader && self.wrote[*at] != 0 && meets
+        };
+        let writer = (0..SEATS).find(is_it);
+        let writer = writer.filter(|_| plan.depth == 0 || random.below(2) == 0);
+        if let Some(writer) = writer {
+            self.chases[reader] = writer as u16 + 1;
+        }
+        writer.is_some()
+    }
+
+    /// Whether it has read what another one has stored who is still held for it.
+    fn is_chasing(&self, at: usize) -> bool {
+        let writer = usize::from(self.chases[at]).checked_sub(1);
+        writer.is_some_and(|writer| self.wrote[writer] != 0)
+    }
+
+    /// Somebody who has read early, if there is one who can go on. One that spins only looks again
+    /// from time to time.
+    fn chaser(&self, choice: &Choice<'_>) -> Option<usize> {
+        let may_look = choice.step.is_multiple_of(LOOKS_ONE_IN);
+        let is_one = |at: &usize| {
+            self.is_chasing(*at) && self.held[*at] == 0 && (may_look || !self.spins(*at))
+        };
+        match is_one(&choice.usual) {
+            true => Some(choice.usual),
+            false => choice.able().find(is_one),
+        }
     }
 
     /// Whether somebody waits in the program, and not for time, who has made a load that is a goal.
@@ -175,14 +332,162 @@ impl PmAware {
             .any(|(_, seat)| matches!(seat.state, SeatState::Futex | SeatState::Retry))
     }
 
-    /// Somebody who is held at a load that is a goal.
+    /// Somebody who stands at a load that is a goal.
     fn reader(&self, choice: &Choice<'_>, me: usize, goals: &[Goal]) -> Option<usize> {
         choice.able().find(|at| {
             let point = choice.seats[*at].point;
             *at != me
-                && self.held[*at] != 0
                 && point.kind == PointKind::Load
                 && goals.iter().any(|goal| goal.load == point.pc)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::seat::{Point, Seat};
+    use crate::strategy::Kind;
+
+    /// What a thread of a script does; `Spin` until whoever has the lock has given it back.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Does {
+        Comes(PointKind, u64),
+        Unlock,
+        SpinLock,
+    }
+    use Does::{Comes, SpinLock, Unlock};
+
+    const WORD: u64 = 0x40;
+    const STORE: u64 = 1;
+    const LOAD: u64 = 2;
+    const EFFECT: u64 = 3;
+    const FLUSH: u64 = 4;
+
+    /// Runs threads of which the first has a spin lock, and says in which order they came to what
+    /// has a number.
+    fn order(scripts: &[Vec<Does>]) -> Vec<u64> {
+        let goal = Goal {
+            store: STORE,
+            load: LOAD,
+        };
+        let plan = Plan::new(Kind::PmAware, 1).with_goals(&[goal]);
+        let mut strategy = PmAware::default();
+        let mut random = Random::default();
+        let seats: Box<[Seat; SEATS]> = (0..SEATS)
+            .map(|_| Seat::default())
+            .collect::<Vec<_>>()
+            .try_into()
+            .unwrap();
+        let mut seats = seats;
+        let (mut next, mut looks) = (vec![0; scripts.len()], vec![false; scripts.len()]);
+        let (mut is_locked, mut order) = (true, Vec::new());
+        let (mut me, mut point, mut step) = (None, Point::default(), 0);
+        loop {
+            let able: Vec<u16> = (0..scripts.len())
+                .filter(|at| next[*at] < scripts[*at].len())
+                .map(|at| at as u16)
+                .collect();
+            let Some(first) = able.first() else {
+                return order;
+            };
+            let own = me.map_or(0, |me: usize| me as u16);
+            let usual = match me.is_some() && able.contains(&own) && !point.kind.gives_way() {
+                true => own,
+                false => *able.iter().find(|at| **at > own).unwrap_or(first),
+            };
+            step += 1;
+            assert!(step < 100_000, "it does not end");
+            let choice = Choice {
+                me,
+                usual: usual.into(),
+                point,
+                able: &able,
+                seats: &seats,
+                step,
+            };
+            let at = strategy.choose(&plan, &choice, &mut random);
+            // It does what it has come to, and comes to its next point.
+            let done = seats[at].point;
+            if done.pc != 0 {
+                order.push(done.pc);
+            }
+            let does = scripts[at][next[at]];
+            let (kind, pc) = match does {
+                Comes(kind, pc) => (kind, pc),
+                Unlock => {
+                    is_locked = false;
+                    (PointKind::Locked, 0)
+                }
+                SpinLock if looks[at] && is_locked => (PointKind::Yield, 0),
+                SpinLock => (PointKind::Locked, 0),
+            };
+            let waits = does == SpinLock && is_locked;
+            looks[at] = does == SpinLock && !looks[at];
+            next[at] += usize::from(!waits);
+            point = Point {
+                kind,
+                size: 8,
+                pc,
+                addr: WORD,
+            };
+            seats[at].point = point;
+            me = Some(at);
+        }
+    }
+
+    /// What happens at the end needs a point behind it.
+    fn ends(mut script: Vec<Does>) -> Vec<Does> {
+        script.extend([Comes(PointKind::Exit, 0); 2]);
+        script
+    }
+
+    fn long(count: usize) -> Vec<Does> {
+        vec![Comes(PointKind::Load, 0); count]
+    }
+
+    fn is_early(order: &[u64]) -> bool {
+        let at = |pc| order.iter().position(|known| *known == pc);
+        at(STORE) < at(LOAD) && at(LOAD) < at(EFFECT) && at(EFFECT) < at(FLUSH)
+    }
+
+    /// It writes back behind the lock, which it has for long after it has stored.
+    #[test]
+    fn who_spins_reads_early() {
+        let writer = [
+            vec![Comes(PointKind::Store, STORE)],
+            long(2 * HOLD_MAX as usize),
+            vec![Unlock, Comes(PointKind::Flush, FLUSH)],
+        ];
+        let reader = vec![
+            SpinLock,
+            Comes(PointKind::Load, LOAD),
+            Comes(PointKind::Store, EFFECT),
+        ];
+        let order = order(&[ends(writer.concat()), ends(reader)]);
+        assert!(is_early(&order), "{order:?}");
+    }
+
+    /// Between what it reads and what it makes of it the reader has much to do, and so have others.
+    #[test]
+    fn who_has_read_early_gets_to_its_store() {
+        let writer = vec![
+            Comes(PointKind::Store, STORE),
+            Comes(PointKind::Flush, FLUSH),
+        ];
+        let reader = [
+            vec![Comes(PointKind::Load, LOAD)],
+            long(2 * HOLD_MAX as usize),
+            vec![Comes(PointKind::Yield, 0)],
+            vec![Comes(PointKind::Fence, 0)],
+            vec![Comes(PointKind::Store, EFFECT)],
+        ];
+        let other = long(4 * HOLD_MAX as usize);
+        let order = order(&[ends(writer), ends(reader.concat()), ends(other)]);
+        assert!(is_early(&order), "{order:?}");
     }
 }
