@@ -482,32 +482,51 @@ fn minor(device: u64) -> u64 {
 /// that is mounted nowhere (that of pipes) keeps its own: it has it since the machine was started.
 fn shown_device(minor: u64) -> u64 {
     let mut known = DEVICES.lock();
-    let found = known.iter().find(|device| device.0 == minor);
-    let shown = found.map(|device| device.1).unwrap_or_else(|| {
-        let shown = mounted_at(minor).map_or(minor, |place| {
-            // Above those that the kernel gives.
-            const FIRST: u64 = 1 << 16;
-            let mut shown = FIRST + hash(&place) % FIRST;
-            while known.iter().any(|device| device.1 == shown) {
-                shown += 1;
-            }
-            shown
-        });
-        known.push((minor, shown));
-        shown
+    let find = |known: &[(u64, u64)]| known.iter().find(|device| device.0 == minor).map(|d| d.1);
+    let shown = find(&known).unwrap_or_else(|| {
+        learn_mounts(&mut known);
+        find(&known).unwrap_or_else(|| {
+            known.push((minor, minor));
+            minor
+        })
     });
     shown & 0xff | (shown & 0xffff_ff00) << 12
 }
 
-/// Where such a file system is mounted first: `36 35 0:52 ROOT PLACE …`, a line for each.
-fn mounted_at(minor: u64) -> Option<Vec<u8>> {
-    let device = alloc::format!("0:{minor}").into_bytes();
+/// Learns under which numbers the program knows all file systems that have no device. A process
+/// from which others are forked does so once for all of them.
+pub fn learn_devices() {
+    if on() {
+        learn_mounts(&mut DEVICES.lock());
+    }
+}
+
+/// The numbers are by where such a file system is mounted first: `36 35 0:52 ROOT PLACE …`, a line
+/// for each.
+fn learn_mounts(known: &mut Vec<(u64, u64)>) {
+    // Above those that the kernel gives.
+    const FIRST: u64 = 1 << 16;
     let text = sys::read_file(c"/proc/self/mountinfo");
-    let found = text.split(|&byte| byte == b'\n').find_map(|line| {
+    for line in text.split(|&byte| byte == b'\n') {
         let mut words = line.split(|&byte| byte == b' ').skip(2);
-        (words.next()? == device).then(|| words.nth(1)).flatten()
-    });
-    found.map(<[u8]>::to_vec)
+        let (Some(device), Some(place)) = (words.next(), words.nth(1)) else {
+            continue;
+        };
+        let minor = device.strip_prefix(b"0:").and_then(number);
+        let Some(minor) = minor.filter(|minor| known.iter().all(|device| device.0 != *minor)) else {
+            continue;
+        };
+        let mut shown = FIRST + hash(place) % FIRST;
+        while known.iter().any(|device| device.1 == shown) {
+            shown += 1;
+        }
+        known.push((minor, shown));
+    }
+}
+
+/// Decimal.
+fn number(digits: &[u8]) -> Option<u64> {
+    core::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// FNV-1a.

@@ -256,6 +256,7 @@ const WAIT_NS: u64 = 200_000_000;
 /// Forks whenever the tool asks. Returns in each child, when it is its turn.
 fn serve(ctx: &mut ThreadContext) -> bool {
     let c = control();
+    crate::deterministic::learn_devices();
     let kept = Kept::take();
     let mut heap = Heap::find();
     // The child for the next run is made while the last one runs: where there is a processor for

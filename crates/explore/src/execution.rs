@@ -115,6 +115,17 @@ pub struct Setting {
     pub touches: Option<Touches>,
     /// Whether files that recoveries open are to be told.
     pub opens: bool,
+    /// Whether it is to be seen which recoveries change nothing, because crashes in recovery are
+    /// explored.
+    pub notices_changes: bool,
+}
+
+impl Setting {
+    /// What happens to names is recorded, wherever it matters what a recovery changes. A recovery
+    /// that is to be cut short is then the same program as one that is not, kept ready once.
+    fn recovers_with_names(&self) -> bool {
+        self.names.is_some() && self.notices_changes
+    }
 }
 
 /// When an exploration ends early, and runs under way with it. Whoever waits for the time sets a
@@ -220,6 +231,9 @@ pub struct Execution {
     /// The program that ran before it was ended, because it took too long or seemed to wait for
     /// ever.
     pub first_was_cut: bool,
+    /// It was seen to change nothing that a crash could leave changed in part: no file, no name. A
+    /// crash in it leaves what was there before. What judges it does not count.
+    pub changes_nothing: bool,
     /// Programs and libraries that it executed, and, if the setting says so, files that it opened.
     pub used: BTreeSet<PathBuf>,
     pub detail: Option<Detail>,
@@ -293,6 +307,7 @@ fn execute_with(
     detail: bool,
     turns: bool,
 ) -> Result<Execution, LaunchError> {
+    let names = setting.recovers_with_names();
     let how = |names| How {
         names,
         turns,
@@ -303,7 +318,8 @@ fn execute_with(
         .lay(image)
         .map_err(lost("laying down the crash image"))?;
     let mut watcher = Watcher::new(image, setting.varying.as_ref(), detail);
-    let recovered = run(setting, recover, layout, world, &mut watcher, how(false))?;
+    let recovered = run(setting, recover, layout, world, &mut watcher, how(names))?;
+    let changes_nothing = setting.notices_changes && !watcher.changes;
     let mut longest = recovered.ended_within();
     let mut again = None;
     if let Some(expected) = setting.expected.get()
@@ -346,9 +362,29 @@ fn execute_with(
     }
     let mut execution = watcher.into_execution(recovered, world);
     execution.longest = longest;
+    execution.changes_nothing = changes_nothing;
     execution.outcome.checker = checked;
     execution.outcome.again = again;
     Ok(execution)
+}
+
+/// Makes the program ready that will be run most often in the world, on images like this one. Where
+/// it cannot be kept ready, nothing is done.
+pub fn make_ready(setting: &Setting, world: &mut World, image: &Image) -> Result<(), LaunchError> {
+    if setting.turns.are_wanted && setting.turns.are_needed.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let how = How {
+        names: setting.recovers_with_names(),
+        turns: false,
+        part: Part::Recovery,
+    };
+    world
+        .lay(image)
+        .map_err(|e| LaunchError::Launch("laying down the crash image", e))?;
+    let config = configure(setting, &setting.recover, image.crashes(), world, how)?;
+    world.make_ready(&config);
+    Ok(())
 }
 
 /// The command that judges what a recovery has left in the world.
@@ -481,34 +517,12 @@ fn run(
     how: How,
 ) -> Result<Ran, LaunchError> {
     let lost = |what: &'static str| move |e| LaunchError::Launch(what, e);
-    let out = world.folder().join("stdout");
-    let err = world.folder().join("stderr");
-    let mut config = LaunchConfig::new(&command.program, &command.args);
-    config.pm_globs = setting.pm_globs.clone();
-    config.loads = true;
-    config.deterministic = true;
-    config.layout = layout;
-    config.boundaries = true;
-    config.names = how.names;
-    config.opens = setting.opens;
-    config.schedule = how.turns.then(Turns::schedule);
-    world.equip(&mut config);
-    config.limits = match how.part {
-        Part::Program => setting.program_limits,
-        _ => setting.limits,
-    };
-    config.stop = setting.end.wish();
-    config.expired = Some(setting.end.expired.clone());
-    let stdin = command.stdin.as_deref().unwrap_or(Path::new("/dev/null"));
-    config.stdin = Some(
-        world
-            .open(stdin)
-            .map_err(lost("opening the standard input"))?,
-    );
-    config.stdout = Some(File::create(&out).map_err(lost("making a file for the output"))?);
-    config.stderr = Some(File::create(&err).map_err(lost("making a file for the output"))?);
+    let [out, err] = streams(world);
+    let config = configure(setting, command, layout, world, how)?;
     // Most recoveries follow one crash: they have the layout 1, and are all the same program.
-    let often = layout == 1 && !how.names && command.program == setting.recover.program;
+    let often = layout == 1
+        && how.names == setting.recovers_with_names()
+        && command.program == setting.recover.program;
     let touches = setting.touches.as_ref();
     let mut counting = touches.map(|touches| touches.run(how.part));
     let mut sink = Tee::of([sink]).and(counting.as_mut());
@@ -541,6 +555,48 @@ fn run(
     })
 }
 
+/// Where a run's standard output and error go.
+fn streams(world: &World) -> [PathBuf; 2] {
+    ["stdout", "stderr"].map(|name| world.folder().join(name))
+}
+
+/// How a program is launched in a world.
+fn configure(
+    setting: &Setting,
+    command: &Command,
+    layout: u32,
+    world: &World,
+    how: How,
+) -> Result<LaunchConfig, LaunchError> {
+    let lost = |what: &'static str| move |e| LaunchError::Launch(what, e);
+    let [out, err] = streams(world);
+    let mut config = LaunchConfig::new(&command.program, &command.args);
+    config.pm_globs = setting.pm_globs.clone();
+    config.loads = true;
+    config.deterministic = true;
+    config.layout = layout;
+    config.boundaries = true;
+    config.names = how.names;
+    config.opens = setting.opens;
+    config.schedule = how.turns.then(Turns::schedule);
+    world.equip(&mut config);
+    config.limits = match how.part {
+        Part::Program => setting.program_limits,
+        _ => setting.limits,
+    };
+    config.stop = setting.end.wish();
+    config.expired = Some(setting.end.expired.clone());
+    let stdin = command.stdin.as_deref().unwrap_or(Path::new("/dev/null"));
+    config.stdin = Some(
+        world
+            .open(stdin)
+            .map_err(lost("opening the standard input"))?,
+    );
+    config.stdout = Some(File::create(&out).map_err(lost("making a file for the output"))?);
+    config.stderr = Some(File::create(&err).map_err(lost("making a file for the output"))?);
+    Ok(config)
+}
+
 fn read_head(path: &Path) -> io::Result<Vec<u8>> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
@@ -561,6 +617,8 @@ struct Watcher<'i> {
     /// Tracked files outside this world that the recovery has made.
     foreign: Vec<PathBuf>,
     broken: Vec<String>,
+    /// Something was changed, or may have been: a file, or a name.
+    changes: bool,
     /// Threads that accessed persistent memory, by run and process.
     threads: FxHashMap<(u32, u32), FxHashSet<u32>>,
     has_threads: bool,
@@ -584,6 +642,7 @@ impl<'i> Watcher<'i> {
             resized: FxHashSet::default(),
             foreign: Vec::new(),
             broken: Vec::new(),
+            changes: false,
             threads: FxHashMap::default(),
             has_threads: false,
             nth: 0,
@@ -639,6 +698,7 @@ impl<'i> Watcher<'i> {
             has_threads: self.has_threads,
             helper_killed: self.helper_killed,
             first_was_cut: false,
+            changes_nothing: false,
             used: self.used,
             detail: self.detail,
         }
@@ -692,9 +752,13 @@ impl<'i> Watcher<'i> {
     }
 
     fn write(&mut self, range: ByteRange) {
+        self.changes = true;
         for (line, mask) in Self::lines(range) {
             *self.known.entry(line).or_default() |= mask;
-            self.dirty.insert(line);
+            // Of what the run never had, nothing is laid down.
+            if self.image.files.get(&line.file()).is_some() {
+                self.dirty.insert(line);
+            }
         }
     }
 
@@ -766,12 +830,24 @@ impl EventSink for Watcher<'_> {
             EventKind::ThreadStart { .. } if event.thread.0 > 1 => self.has_threads = true,
             EventKind::Module { path, .. } => self.uses(path),
             EventKind::Truncate { file, .. } => {
+                self.changes = true;
                 self.resized.insert(*file);
             }
-            EventKind::File { path, created, .. } if *created => {
+            // To sync changes nothing either, but is done by those that do.
+            EventKind::Name { .. } => self.changes = true,
+            EventKind::File {
+                file,
+                path,
+                created,
+                ..
+            } => {
                 use std::os::unix::ffi::OsStrExt;
-                self.foreign
-                    .push(PathBuf::from(std::ffi::OsStr::from_bytes(path)));
+                // What is not known is followed because it is changed, or has no known content.
+                self.changes |= *created || self.image.files.get(file).is_none();
+                if *created {
+                    self.foreign
+                        .push(PathBuf::from(std::ffi::OsStr::from_bytes(path)));
+                }
             }
             EventKind::Annotation { code, args, text }
                 if *code == brownout_trace::annotation::MUST_HOLD && args[1] == 0 =>

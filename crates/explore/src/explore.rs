@@ -37,6 +37,8 @@ use crate::statistics::{Numbers, nothing_explored, statistics, write_outcomes};
 use crate::view::{Base, Image, Narrowed, Timeline, View};
 use crate::world::World;
 
+/// A program is made ready ahead of time in one more world for each so many failure points.
+const POINTS_PER_WORLD: usize = 8;
 /// Of one guessed cause.
 const FAILURES_PER_CAUSE: usize = 3;
 /// Crashes in a row, if nobody asks for a depth.
@@ -135,12 +137,12 @@ fn explore_recorded(
     run.restore()
         .map_err(io_error("cannot put a file back as it was"))?;
     let initial = initial_image(&recording)?;
-    let mut world = new_world(run, &recording)?;
+    let world = new_world(run, &recording)?;
     let mut operations = Operations::new(&recording, stdout);
     let deadline = options.time.map(|time| run.begun + time);
     let mut setting = first_setting(options, run, &recording, deadline);
     setting.program_limits = program_limits(wall, events);
-    let control = control(&setting, &mut world, &recording, &operations)?;
+    let (control, worlds) = begin_worlds(options, run, &setting, world, &recording, &operations)?;
     if let Some((kind, what)) = is_over_already(&setting, deadline) {
         let all = recording.points.len();
         exploration.coverage.limit(
@@ -156,21 +158,13 @@ fn explore_recorded(
     if options.store_buffers {
         limit_by_delays(&mut exploration.coverage, &recording, overlaps);
     }
-    let mut jobs = options.jobs.max(1);
     if let Some(denied) = &run.ground.denied {
-        // Side by side they would meet each other's lock files and ports.
-        jobs = 1;
         notes.push(format!(
             "programs cannot be given a private view of this machine ({denied}): recoveries run one at a time, beside your \
              files, and what programs do to files that are not persistent memory stays"
         ));
     }
     let setting = Arc::new(setting);
-    // The first has run a recovery already, and keeps it ready.
-    let mut worlds = vec![world];
-    for _ in 1..jobs {
-        worlds.push(new_world(run, &recording)?);
-    }
     let pool = Pool::new(worlds, &setting);
     let settings = settings(options, &setting, deadline, &operations, &control);
     let mut search = Search::new(recording, settings, Box::new(pool), progress);
@@ -286,6 +280,7 @@ fn first_setting(
         turns: Turns::new(options.schedule.is_some()),
         touches: options.touches.clone(),
         opens: options.journal,
+        notices_changes: options.depth != Some(1),
     }
 }
 
@@ -321,6 +316,47 @@ impl Control {
     fn never_ends(&self) -> bool {
         matches!(self.outcome.status, Status::Hang(_))
     }
+}
+
+/// Runs the first recovery, and makes the worlds of all others. While it runs, the program is made
+/// ready in the other worlds, as far as they will have something to do.
+fn begin_worlds(
+    options: &Options,
+    run: &Run,
+    setting: &Setting,
+    mut first: World,
+    recording: &Recording,
+    operations: &Operations,
+) -> Result<(Control, Vec<World>), Error> {
+    let jobs = match run.ground.denied {
+        // Side by side they would meet each other's lock files and ports.
+        Some(_) => 1,
+        None => options.jobs.max(1),
+    };
+    let image = newest_at(recording, recording.points.len() as u32 - 1);
+    let busy = recording.points.len() / POINTS_PER_WORLD;
+    std::thread::scope(|scope| {
+        let others = (1..jobs).map(|number| {
+            let image = &image;
+            scope.spawn(move || {
+                let mut world = new_world(run, recording)?;
+                if number <= busy {
+                    execution::make_ready(setting, &mut world, image)?;
+                }
+                Ok::<World, Error>(world)
+            })
+        });
+        let others: Vec<_> = others.collect();
+        let control = control(setting, &mut first, recording, operations);
+        let mut worlds = vec![first];
+        for other in others {
+            let made = other
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            worlds.push(made?);
+        }
+        Ok((control?, worlds))
+    })
 }
 
 /// Runs the first recovery.

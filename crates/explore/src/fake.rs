@@ -311,6 +311,7 @@ pub fn setting_until(stop: Arc<AtomicBool>) -> Arc<Setting> {
         turns: Turns::default(),
         touches: None,
         opens: false,
+        notices_changes: false,
     })
 }
 
@@ -338,6 +339,7 @@ pub fn execution(path: Vec<(Read, LineBytes)>, outcome: Outcome) -> Execution {
         has_threads: false,
         helper_killed: None,
         first_was_cut: false,
+        changes_nothing: false,
         used: BTreeSet::new(),
         detail: None,
     }

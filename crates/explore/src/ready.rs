@@ -68,6 +68,14 @@ impl Ready {
             .retain(|(_, state)| matches!(state, State::CannotBeKept));
     }
 
+    /// Keeps a program from now on that will be run often.
+    pub fn prepare(&mut self, config: &LaunchConfig, places: BTreeSet<PathBuf>) {
+        let key = Key::of(config);
+        if config.schedule.is_none() && self.programs.iter().all(|(known, _)| *known != key) {
+            self.programs.push((key, open(config, places)));
+        }
+    }
+
     /// Runs a program. Anything may differ between runs in the folders `places`. One that will be
     /// run `often` is kept from the first time on; what is run once only need not be.
     pub fn run(

@@ -142,6 +142,7 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
         turns: Turns::new(options.schedule.is_some()),
         touches: None,
         opens: false,
+        notices_changes: false,
     };
     let differs = || {
         Error::Usage("the program's run is not the one that was explored: it, its input or its files have changed".into())

@@ -488,7 +488,7 @@ impl<'p> Search<'p> {
         let turns = self.settings.runs.turns.are_wanted();
         self.ledger.account(execution, turns);
         let outcome = self.known.intern(&execution.outcome);
-        match self.known.insert(trie, node, &execution.path, outcome) {
+        match self.known.insert(trie, node, execution, outcome) {
             Ok(()) => {
                 self.ledger.statistics.paths += 1;
                 let circumstances = self.circumstances(item.layer, item.point);
@@ -620,9 +620,11 @@ impl<'p> Search<'p> {
             .oracle
             .judge(&self.known.outcomes[outcome as usize], done)
         else {
-            // One that fails by itself needs no second crash.
+            // One that fails by itself needs no second crash, and one that changes nothing leaves
+            // the crash state that it found, wherever it is cut short.
             if let Some(execution) = execution
                 && self.settings.keep_survivors
+                && !self.known.changes_nothing(&execution)
             {
                 let state = State {
                     layer: item.layer,

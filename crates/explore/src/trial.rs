@@ -156,6 +156,7 @@ impl Trial {
                 turns: Turns::new(true),
                 touches: options.touches.clone(),
                 opens: false,
+                notices_changes: false,
             };
             let told = Acknowledged::default();
             let mut execute = |setting: &Setting| {

@@ -212,7 +212,7 @@ impl Trie {
         pending: NodeId,
         path: &[(Read, LineBytes)],
         outcome: u32,
-    ) -> Result<(), Diverged> {
+    ) -> Result<PathId, Diverged> {
         let mut at = 0;
         let mut id = NodeId(0);
         loop {
@@ -268,11 +268,11 @@ impl Trie {
         let node = &mut self.nodes[id.0 as usize];
         node.run = rest;
         node.end = End::Outcome(outcome, path);
-        Ok(())
+        Ok(path)
     }
 
     /// Stores an execution of an earlier exploration.
-    pub fn add(&mut self, path: &[(Read, LineBytes)], outcome: u32) -> Result<(), Diverged> {
+    pub fn add(&mut self, path: &[(Read, LineBytes)], outcome: u32) -> Result<PathId, Diverged> {
         let next = std::cell::Cell::new(0);
         let diverged = std::cell::Cell::new(false);
         let see = |read: &Read| match path.get(next.replace(next.get() + 1)) {

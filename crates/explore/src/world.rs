@@ -199,11 +199,22 @@ impl World {
         often: bool,
         sink: &mut dyn EventSink,
     ) -> Result<brownout_host::Outcome, LaunchError> {
+        let places = self.places();
+        self.ready.run(config, places, often, sink)
+    }
+
+    /// Makes a program ready that was told to happen here, and will be run often.
+    pub fn make_ready(&mut self, config: &LaunchConfig) {
+        let places = self.places();
+        self.ready.prepare(config, places);
+    }
+
+    /// Folders in which anything may differ between runs.
+    fn places(&self) -> BTreeSet<PathBuf> {
         let laid = self.names.iter().flatten().map(|(path, _)| path_of(path));
         let known = self.files.values().map(|file| file.name.clone());
         let folder = |path: PathBuf| path.parent().map(Path::to_path_buf);
-        let places = laid.chain(known).filter_map(folder).collect();
-        self.ready.run(config, places, often, sink)
+        laid.chain(known).filter_map(folder).collect()
     }
 
     /// Opens something for a program in this world to read.

@@ -18,6 +18,7 @@ pub fn trials() -> Vec<Trial> {
         trial("nested::what_was_overwritten_unread_comes_back", unread),
         trial("nested::some_of_many_recoveries", many),
         trial("nested::only_an_ordinary_file_is_changed", ordinary),
+        trial("nested::what_changes_nothing_is_not_cut_short", idle),
     ]
 }
 
@@ -158,10 +159,41 @@ fn many() -> Result<()> {
     let some = sums(MANY, &[], &[])?;
     expect_accepted_depth(&some)?;
     ensure!(some.number("nested_recoveries")? > 5);
+    // Which of many, does not depend on what runs side by side.
+    let [one, three] = ["1", "3"].map(|jobs| sums(MANY, &[], &["--jobs", jobs]));
+    let (one, three) = (one?, three?);
+    for name in ["nested_recoveries", "nested_failure_points"] {
+        ensure!(
+            one.number(name)? == three.number(name)?,
+            "{name} depends on the jobs"
+        );
+    }
     // Who asks for it gets it.
     let asked = sums(MANY, &[], &["--depth", "2"])?;
     asked.expect_clean()?;
     ensure!(asked.report.coverage.is_exhaustive() && asked.number("depth")? == 2);
+    Ok(())
+}
+
+/// A recovery that only looks leaves the crash state as it was, so it is run once and not recorded.
+/// One that makes a file and takes it away again, while it looks, is another matter.
+fn idle() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let source = scratch.join("sums.c");
+    fs::write(&source, SUMS)?;
+    let program = compile(&source, scratch.join("sums"), &["-O1"])?;
+    let native = Invocation::new([program.as_os_str(), "4".as_ref()], scratch.path());
+    let explored = |recover: &str| {
+        let options = ["--pm", "pool", "--recover", recover, "--depth", "2"];
+        explore::run(&native, &options)
+    };
+    let looks = explored("cat pool > /dev/null; [ ! -e lock ]")?;
+    looks.expect_clean()?;
+    ensure!(looks.report.coverage.is_exhaustive() && looks.number("depth")? == 2);
+    ensure!(looks.number("nested_recoveries")? == 0);
+    let locks = explored("[ ! -e lock ] && : > lock && cat pool > /dev/null && rm lock")?;
+    locks.expect_rule("recovery-error")?;
+    ensure!(locks.number("nested_failure_points")? > 0);
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use crate::view::Narrowed;
 const KEPT_MAX: usize = 100_000;
 
 /// Part of the crash states of a failure point.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct State {
     pub layer: usize,
     pub point: u32,
@@ -52,9 +52,14 @@ impl Alike {
         self.all[number].push(state);
     }
 
-    /// All of them, by execution.
+    /// All of them, by execution. In an order that does not depend on which was found first, so
+    /// that those that are taken of many are the same whatever runs side by side.
     pub fn take(&mut self) -> (Vec<Vec<State>>, u64) {
-        let taken = std::mem::take(self);
+        let mut taken = std::mem::take(self);
+        for states in &mut taken.all {
+            states.sort();
+        }
+        taken.all.sort();
         (taken.all, taken.left_out)
     }
 }

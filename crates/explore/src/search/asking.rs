@@ -87,7 +87,7 @@ impl Search<'_> {
         }
         let outcome = self.known.intern(&execution.outcome);
         let node = self.known.reserve(trie, see);
-        match self.known.insert(trie, node, &execution.path, outcome) {
+        match self.known.insert(trie, node, execution, outcome) {
             Ok(()) => {
                 self.ledger.statistics.paths += 1;
                 let crash = Crash {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use brownout_model::LineBytes;
 use brownout_trace::event::FileId;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::execution::{Acknowledged, Execution};
 use crate::journal::{Entry, Journal};
 use crate::outcome::Outcome;
-use crate::trie::{Diverged, NodeId, Reached, Read, Trie};
+use crate::trie::{Diverged, NodeId, PathId, Reached, Read, Trie};
 use crate::view::{FileState, Files};
 
 /// What recovery depends on beside what it reads: the files that it finds, and what a checker is
@@ -29,6 +29,8 @@ pub struct Known {
     ids: FxHashMap<Outcome, u32>,
     tries: Vec<Trie>,
     trie_ids: BTreeMap<Circumstances, TrieId>,
+    /// Executions that change nothing.
+    idle: FxHashSet<(TrieId, PathId)>,
     /// Where executions are written down.
     pub journal: Option<Journal>,
 }
@@ -68,10 +70,19 @@ impl Known {
         &mut self,
         trie: TrieId,
         node: NodeId,
-        path: &[(Read, LineBytes)],
+        execution: &Execution,
         outcome: u32,
     ) -> Result<(), Diverged> {
-        self.tries[trie.0].insert(node, path, outcome)
+        let path = self.tries[trie.0].insert(node, &execution.path, outcome)?;
+        if execution.changes_nothing {
+            self.idle.insert((trie, path));
+        }
+        Ok(())
+    }
+
+    /// Whether recovery was seen to change nothing there.
+    pub fn changes_nothing(&self, execution: &(TrieId, PathId)) -> bool {
+        self.idle.contains(execution)
     }
 
     /// Whatever it has read: this is how it ended.
