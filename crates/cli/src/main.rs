@@ -105,7 +105,9 @@ fn perform() -> Result<u8, Failure> {
         Ok(cli) => cli,
         Err(error) => return Ok(usage::answer(&error, &line)),
     };
-    match resolve::resolve(cli, line.words)? {
+    let task = resolve::resolve(cli, line.words)?;
+    resolve::refuse_redirected_input(&task)?;
+    match task {
         Task::Check(check) => check::check(*check),
         Task::Explore(explore) => explore::explore(*explore),
         Task::Fuzz(fuzz) => fuzz::fuzz(*fuzz),

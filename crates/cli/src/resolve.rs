@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::iter;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
@@ -1131,6 +1131,40 @@ fn standard_input(path: &Path) -> Result<File, Failure> {
         let error = plain(&error);
         Failure::usage(format!("cannot read {path} as standard input: {error}"))
     })
+}
+
+/// A program that is run often needs its input by name: what comes by redirection would be read once.
+/// Whoever redirects a file means it to be read, and a run without it would be praised for what it
+/// has not done. A file that somebody has begun to read (a script, a list that a loop goes through)
+/// is meant for that one.
+pub fn refuse_redirected_input(task: &Task) -> Result<(), Failure> {
+    use std::os::fd::AsFd;
+    let program = match task {
+        Task::Explore(explore) => &explore.options.program,
+        Task::Race(race) => &race.options.program,
+        Task::Check(check) => match &check.confirm {
+            Some(confirm) => &confirm.program,
+            None => return Ok(()),
+        },
+        _ => return Ok(()),
+    };
+    if program.stdin.is_some() {
+        return Ok(());
+    }
+    let Ok(descriptor) = std::io::stdin().as_fd().try_clone_to_owned() else {
+        return Ok(());
+    };
+    let mut input = File::from(descriptor);
+    let has_content = |input: &File| {
+        let meta = input.metadata();
+        meta.is_ok_and(|meta| meta.is_file() && meta.len() > 0)
+    };
+    if has_content(&input) && input.stream_position().is_ok_and(|at| at == 0) {
+        return Err(Failure::usage(
+            "the program's input is not taken by redirection here, because it is read several times: name the file with --stdin FILE",
+        ));
+    }
+    Ok(())
 }
 
 /// The patterns of `--pm`, over absolute paths.

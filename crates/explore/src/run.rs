@@ -202,7 +202,13 @@ fn record(
     }
     let said = || fs::read(&err).unwrap_or_default();
     let printed = fs::read(&out).unwrap_or_default();
-    Ok(conclude(recorder, outcome, coverage, printed, said))
+    let mut recorded = conclude(recorder, outcome, coverage, printed, said);
+    if options.program.stdin.is_none() && recorded.recording.input.is_some() {
+        recorded
+            .notes
+            .push("the program asked for input, and there was none: --stdin FILE gives it".into());
+    }
+    Ok(recorded)
 }
 
 /// A run is over.

@@ -137,6 +137,7 @@ pub fn trials() -> Vec<Trial> {
         trial("cli::unknown_oracle", unknown_oracle),
         trial("cli::nothing_to_go_by", nothing_to_go_by),
         trial("cli::no_stdin_file", no_stdin_file),
+        trial("cli::redirected_input_is_not_dropped", redirected_input),
         trial("cli::time_is_up", time_is_up),
         trial(
             "cli::time_is_up_after_a_finding",
@@ -301,6 +302,40 @@ fn no_stdin_file() -> Result<()> {
         expect_refusal(&outcome, 2, "no-file")?;
     }
     ensure!(!scratch.join("pool").exists(), "the program ran");
+    Ok(())
+}
+
+/// The input that a user redirects would not reach the program, and nothing would be found.
+fn redirected_input() -> Result<()> {
+    let scratch = Scratch::new()?;
+    fs::write(scratch.join("input"), "5\n")?;
+    let script = "read n && echo $n > pool";
+    let native = Invocation::new(["sh", "-c", script], scratch.path());
+    let redirected = native.clone().stdin(&scratch.join("input"));
+    for command in ["explore", "check --confirm"] {
+        let words = command.split(' ').chain(["--pm", "pool", "--"]);
+        let argv = [layout::brownout().into_os_string()].into_iter();
+        let argv = argv.chain(words.map(Into::into)).chain(native.argv.clone());
+        let outcome = Invocation {
+            argv: argv.collect(),
+            ..redirected.clone()
+        };
+        expect_refusal(&outcome.run()?, 2, "--stdin FILE")?;
+    }
+    ensure!(!scratch.join("pool").exists(), "the program ran");
+    // A script that a shell reads is for that shell.
+    fs::write(scratch.join("script"), "true\n:\nexec \"$@\"\n")?;
+    let tool = explore::command(&native, &["--pm", "pool"]);
+    let shell = ["bash", "/dev/stdin"].map(Into::into);
+    let within = Invocation {
+        argv: shell.into_iter().chain(tool.argv).collect(),
+        ..native.stdin(&scratch.join("script"))
+    };
+    let outcome = within.run()?;
+    ensure!(outcome.status == 3, "{outcome:?}");
+    let said = String::from_utf8_lossy(&outcome.stderr).into_owned()
+        + &String::from_utf8_lossy(&outcome.stdout);
+    ensure!(said.contains("--stdin FILE gives it"), "{said}");
     Ok(())
 }
 
