@@ -34,7 +34,7 @@ use crate::world::World;
 const LAST_WORDS: usize = 4096;
 
 /// As much of its output: a recovery that prints for ever must not fill the memory.
-const OUTPUT_MAX: u64 = 16 << 20;
+pub const OUTPUT_MAX: u64 = 16 << 20;
 
 /// A program to run.
 #[derive(Clone, Debug)]
@@ -234,6 +234,10 @@ pub struct Execution {
     /// It was seen to change nothing that a crash could leave changed in part: no file, no name. A
     /// crash in it leaves what was there before. What judges it does not count.
     pub changes_nothing: bool,
+    /// It, or what judges it, has read something of the run's files.
+    pub reads_files: bool,
+    /// It, or what judges it, has asked for one of the run's files by name.
+    pub names_files: bool,
     /// Programs and libraries that it executed, and, if the setting says so, files that it opened.
     pub used: BTreeSet<PathBuf>,
     pub detail: Option<Detail>,
@@ -584,6 +588,7 @@ fn configure(
         Part::Program => setting.program_limits,
         _ => setting.limits,
     };
+    config.output_max = Some(OUTPUT_MAX);
     config.stop = setting.end.wish();
     config.expired = Some(setting.end.expired.clone());
     let stdin = command.stdin.as_deref().unwrap_or(Path::new("/dev/null"));
@@ -598,9 +603,14 @@ fn configure(
 }
 
 fn read_head(path: &Path) -> io::Result<Vec<u8>> {
+    read_at_most(path, OUTPUT_MAX)
+}
+
+/// The first bytes of a file.
+pub fn read_at_most(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
-    File::open(path)?.take(OUTPUT_MAX).read_to_end(&mut bytes)?;
+    File::open(path)?.take(max).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -619,6 +629,9 @@ struct Watcher<'i> {
     broken: Vec<String>,
     /// Something was changed, or may have been: a file, or a name.
     changes: bool,
+    /// Something of the run's files was read, whether it differs between crash states or not.
+    reads_files: bool,
+    names_files: bool,
     /// Threads that accessed persistent memory, by run and process.
     threads: FxHashMap<(u32, u32), FxHashSet<u32>>,
     has_threads: bool,
@@ -643,6 +656,8 @@ impl<'i> Watcher<'i> {
             foreign: Vec::new(),
             broken: Vec::new(),
             changes: false,
+            reads_files: false,
+            names_files: false,
             threads: FxHashMap::default(),
             has_threads: false,
             nth: 0,
@@ -699,6 +714,8 @@ impl<'i> Watcher<'i> {
             helper_killed: self.helper_killed,
             first_was_cut: false,
             changes_nothing: false,
+            reads_files: self.reads_files,
+            names_files: self.names_files,
             used: self.used,
             detail: self.detail,
         }
@@ -731,6 +748,7 @@ impl<'i> Watcher<'i> {
             if self.image.files.get(&line.file()).is_none() {
                 continue;
             }
+            self.reads_files = true;
             let known = self.known.entry(line).or_default();
             let new = mask & !*known;
             *known |= mask;
@@ -833,6 +851,7 @@ impl EventSink for Watcher<'_> {
                 self.changes = true;
                 self.resized.insert(*file);
             }
+            EventKind::Lookup { .. } => self.names_files = true,
             // To sync changes nothing either, but is done by those that do.
             EventKind::Name { .. } => self.changes = true,
             EventKind::File {

@@ -295,6 +295,9 @@ struct Control {
     wall: Duration,
     /// What that one or what judges it has taken, if it has ended.
     longest: Duration,
+    /// It, or what judges it, looks at the run's files: at what they hold, or at names that the run
+    /// has changed.
+    looks: bool,
     /// What it executes and opens.
     used: BTreeSet<PathBuf>,
 }
@@ -385,6 +388,7 @@ fn control(
         events: execution.events,
         wall: execution.wall,
         longest: execution.longest,
+        looks: execution.reads_files || execution.names_files && !recording.names.is_empty(),
         used: execution.used,
     })
 }
@@ -461,6 +465,13 @@ fn limit_by_run(coverage: &mut Coverage, recording: &Recording, control: &Contro
                  judged, and there is no verdict",
                 control.outcome.last_words().unwrap_or_default()
             ),
+        );
+    }
+    if control.ends_well() && !control.looks {
+        coverage.limit(
+            Limit::Unjudged,
+            "recovery ends well and has not looked at any file of the run, even if nothing is lost at the end of it: there is no verdict \
+             (does it name the right file?)",
         );
     }
 }

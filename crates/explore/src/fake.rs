@@ -340,6 +340,8 @@ pub fn execution(path: Vec<(Read, LineBytes)>, outcome: Outcome) -> Execution {
         helper_killed: None,
         first_was_cut: false,
         changes_nothing: false,
+        reads_files: true,
+        names_files: true,
         used: BTreeSet::new(),
         detail: None,
     }

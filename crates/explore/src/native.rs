@@ -241,8 +241,10 @@ fn run(command: &Command, patience: Patience, world: &World) -> io::Result<Outco
     })
 }
 
-/// What is read of an output; the rest is not waited for.
-const OUTPUT_MAX: usize = 16 << 20;
+/// So much of an output is kept; the rest is read and forgotten, or whoever writes it would wait.
+const OUTPUT_MAX: usize = execution::OUTPUT_MAX as usize;
+/// So often an output is read before somebody looks whether its time is up.
+const READS_MAX: u32 = 64;
 
 /// One end of a pipe, until nobody has the other.
 struct Output {
@@ -287,14 +289,16 @@ fn take(outputs: &mut [Output; 2], wait: Duration) -> bool {
     let mut any = false;
     for output in outputs {
         let mut buffer = [0; 1 << 16];
-        while let Some(pipe) = &mut output.pipe
-            && output.bytes.len() < OUTPUT_MAX
-        {
+        for _ in 0..READS_MAX {
+            let Some(pipe) = &mut output.pipe else {
+                break;
+            };
             match pipe.read(&mut buffer) {
                 Ok(0) => output.pipe = None,
                 Ok(n) => {
                     any = true;
-                    output.bytes.extend_from_slice(&buffer[..n]);
+                    let room = OUTPUT_MAX - output.bytes.len();
+                    output.bytes.extend_from_slice(&buffer[..n.min(room)]);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,

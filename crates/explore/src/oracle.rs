@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use brownout_findings::BuiltIn;
 
 use crate::compare::{are_answers, difference, gone, is_reordered, without_addresses};
-use crate::outcome::{Hang, Outcome, Status};
+use crate::outcome::{Hang, Outcome, Status, last_words};
 
 /// How many whole operations may be there after a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -136,14 +136,13 @@ impl Symptom {
                 printed()
             ),
             Symptom::Checker => {
-                let said = outcome.checker.as_ref().map(|(status, said)| {
-                    let said = String::from_utf8_lossy(said);
-                    let last = said.lines().rev().find(|line| !line.trim().is_empty());
-                    match last {
+                let said = outcome
+                    .checker
+                    .as_ref()
+                    .map(|(status, said)| match last_words(said) {
                         Some(last) => format!("{status}, {last}"),
                         None => status.to_string(),
-                    }
-                });
+                    });
                 format!("the checker is not content{}", quoted(said))
             }
             Symptom::Broken(text) => format!("what must hold after recovery does not: {text}"),

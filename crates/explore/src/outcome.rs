@@ -84,13 +84,81 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The last line of what it said, for people.
+    /// What it said last, for people: a line.
     pub fn last_words(&self) -> Option<String> {
-        let of = |bytes: &[u8]| {
-            let text = String::from_utf8_lossy(bytes).into_owned();
-            let line = text.lines().rev().map(str::trim).find(|l| !l.is_empty());
-            line.map(|line| line.chars().take(200).collect())
+        last_words(&self.stderr).or_else(|| last_words(&self.stdout))
+    }
+}
+
+/// The line that says why a program has ended, if it has said so in the way of its language, or
+/// else the last one. Behind the reason may come a backtrace, and advice on how to have one.
+pub fn last_words(said: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(said);
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let line =
+        reason(&lines).or_else(|| lines.iter().rev().copied().find(|l| !l.trim().is_empty()));
+    line.map(|line| line.trim().chars().take(200).collect())
+}
+
+/// The reason as Rust, Go, Java and the sanitizers give it.
+fn reason<'l>(lines: &[&'l str]) -> Option<&'l str> {
+    let last = |is: fn(&str) -> bool| lines.iter().rposition(|line| is(line));
+    let is_panic = |line: &str| line.starts_with("thread '") && line.contains(" panicked at ");
+    if let Some(at) = last(is_panic) {
+        // The message follows. Of old it stood in the same line.
+        let next = lines.get(at + 1).filter(|line| !line.trim().is_empty());
+        return match lines[at].ends_with(':') {
+            true => next.or(lines.get(at)).copied(),
+            false => Some(lines[at]),
         };
-        of(&self.stderr).or_else(|| of(&self.stdout))
+    }
+    let is_go = lines.iter().any(|line| line.starts_with("goroutine "));
+    let is_java = lines.iter().any(|line| line.starts_with("\tat "));
+    let at = last(|line| line.contains("SUMMARY: ") && line.contains("Sanitizer: "))
+        .or_else(|| {
+            last(|l| l.starts_with("panic: ") || l.starts_with("fatal error: ")).filter(|_| is_go)
+        })
+        .or_else(|| last(|l| l.starts_with("Exception in thread ")).filter(|_| is_java))?;
+    Some(lines[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_told_and_not_the_advice_behind_it() {
+        let said = [
+            ("a\n  the sum is 70  \n\n", "the sum is 70"),
+            (
+                "thread 'main' panicked at src/main.rs:25:9:\ndamaged: [0, 1]\nstack backtrace:\n   0: x\nnote: run with `RUST_BACKTRACE=1`\n",
+                "damaged: [0, 1]",
+            ),
+            (
+                "thread 'main' (17) panicked at src/main.rs:25:9:\n\nnote: run with `RUST_BACKTRACE=1`\n",
+                "thread 'main' (17) panicked at src/main.rs:25:9:",
+            ),
+            (
+                "thread 'main' panicked at 'damaged', src/main.rs:2:5\nnote: run with `RUST_BACKTRACE=1`\n",
+                "thread 'main' panicked at 'damaged', src/main.rs:2:5",
+            ),
+            (
+                "panic: bad magic\n\ngoroutine 1 [running]:\nmain.main()\n\t/a.go:5 +0x1d\nexit status 2\n",
+                "panic: bad magic",
+            ),
+            ("panic: in my own words\nsorry\n", "sorry"),
+            (
+                "Exception in thread \"main\" java.lang.Error: torn\n\tat A.main(A.java:3)\n",
+                "Exception in thread \"main\" java.lang.Error: torn",
+            ),
+            (
+                "==7==ERROR: AddressSanitizer: x\nSUMMARY: AddressSanitizer: heap-use-after-free a.c:3 in main\n==7==ABORTING\n",
+                "SUMMARY: AddressSanitizer: heap-use-after-free a.c:3 in main",
+            ),
+        ];
+        for (said, reason) in said {
+            assert_eq!(last_words(said.as_bytes()).as_deref(), Some(reason));
+        }
+        assert_eq!(last_words(b"\n \n"), None);
     }
 }

@@ -59,6 +59,9 @@ enum State {
 pub struct Ready {
     /// The last used is the last.
     programs: Vec<(Key, State)>,
+    /// Some run has made objects that the kernel keeps for all forked runs, message queues among
+    /// them.
+    makes_objects: bool,
 }
 
 impl Ready {
@@ -88,6 +91,9 @@ impl Ready {
         if config.schedule.is_some() {
             return brownout_host::record(config, sink);
         }
+        if self.makes_objects {
+            brownout_host::await_queue_room();
+        }
         let key = Key::of(config);
         let found = self.programs.iter().position(|(k, _)| *k == key);
         let state = found.map(|at| self.programs.remove(at).1);
@@ -108,6 +114,10 @@ impl Ready {
         if let Some((_, State::Kept { session, .. })) = self.programs.last_mut() {
             match session.run(config, sink) {
                 Err(LaunchError::NotKept(_)) => {
+                    if session.is_spent() {
+                        self.makes_objects = true;
+                        brownout_host::await_queue_room();
+                    }
                     self.programs.pop();
                 }
                 run => return run,

@@ -16,12 +16,13 @@ use brownout_symbols::Part;
 use brownout_trace::event::{Event, FileId};
 use brownout_trace::{EventSink, Tee};
 
+use crate::execution;
 use crate::files::{copy_sparse, hash_sparse};
 use crate::ground::{self, Ground};
 use crate::input::Lines;
 use crate::native::Originals;
 use crate::options::{Error, Options, io_error, io_error_at};
-use crate::outcome::{Hang, Status};
+use crate::outcome::{Hang, Status, last_words};
 use crate::pm_only::PmOnly;
 use crate::recording::{RecordOptions, Recorder, Recording, TrackedFile};
 use crate::view::{Entry, FileState};
@@ -110,6 +111,9 @@ fn set_up(
     }
 }
 
+/// As much of what the recorded run prints is kept.
+const OUTPUT_MAX: u64 = 256 << 20;
+
 /// The program's standard input, and its lines.
 fn standard_input(path: &Path) -> Result<(File, Lines), Error> {
     let lost = io_error_at("cannot open the standard input", path);
@@ -164,6 +168,7 @@ fn record(
     config.dies_with_tool = true;
     config.stop = Some(options.stop.clone());
     config.limits = until(deadline);
+    config.output_max = Some(OUTPUT_MAX);
     config.stdin = Some(input);
     config.stdout = Some(File::create(&out).map_err(io_error("cannot keep the output"))?);
     config.stderr = Some(File::create(&err).map_err(io_error("cannot keep the output"))?);
@@ -200,8 +205,9 @@ fn record(
             ),
         );
     }
-    let said = || fs::read(&err).unwrap_or_default();
-    let printed = fs::read(&out).unwrap_or_default();
+    let read = |path: &Path| execution::read_at_most(path, OUTPUT_MAX).unwrap_or_default();
+    let said = || read(&err);
+    let printed = read(&out);
     let mut recorded = conclude(recorder, outcome, coverage, printed, said);
     if options.program.stdin.is_none() && recorded.recording.input.is_some() {
         recorded
@@ -236,9 +242,7 @@ fn conclude(
             "all threads of the recorded run came to wait for each other: what they had done until then is explored",
         );
     } else if status != Status::Exit(0) {
-        let said = stderr();
-        let said = String::from_utf8_lossy(&said);
-        let said = said.lines().last().unwrap_or_default();
+        let said = last_words(&stderr()).unwrap_or_default();
         match status.killed_by() {
             Some(signal) => coverage.limit(
                 Limit::Killed,

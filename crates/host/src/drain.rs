@@ -10,6 +10,7 @@ use brownout_abi as abi;
 use brownout_trace::Beginning;
 use brownout_trace::event::FileId;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -82,6 +83,8 @@ struct Watch<'a> {
     next_look: Instant,
     /// When their memory is looked at next.
     next_weighing: Instant,
+    /// When their output is.
+    next_trimming: Instant,
     /// Since when there is a signal to be passed on, and whether it was.
     signalled: Option<(Instant, bool)>,
 }
@@ -95,6 +98,7 @@ impl Watch<'_> {
             next_look: begun,
             // Most runs of a kept process have ended by then.
             next_weighing: begun + WEIGHING,
+            next_trimming: begun + WEIGHING,
             signalled: None,
         }
     }
@@ -114,6 +118,28 @@ impl Watch<'_> {
         since.elapsed() >= PASS_ON_GRACE
     }
 
+    /// Throws away what nobody will read of the program's output.
+    fn trim_output(&mut self) {
+        const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let Some(max) = self.config.output_max else {
+            return;
+        };
+        let now = Instant::now();
+        if now < self.next_trimming {
+            return;
+        }
+        self.next_trimming = now + WEIGHING;
+        let files = [&self.config.stdout, &self.config.stderr];
+        for file in files.into_iter().flatten() {
+            let len = file.metadata().map_or(0, |meta| meta.len());
+            if len > max {
+                let (from, len) = (max as libc::off_t, (len - max) as libc::off_t);
+                // SAFETY: an open file. Where the file system has no holes, all of it stays.
+                unsafe { libc::fallocate(file.as_raw_fd(), PUNCH, from, len) };
+            }
+        }
+    }
+
     /// Why the run is to be ended now, for reasons of time.
     fn reason(
         &mut self,
@@ -124,6 +150,7 @@ impl Watch<'_> {
         if self.config.is_stopped() || self.pass_on(processes) {
             return Some(Stopped::Asked);
         }
+        self.trim_output();
         let limits = &self.config.limits;
         if let Some(steps) = limits.steps
             && turns::steps(shared) >= steps

@@ -38,6 +38,7 @@ mod members;
 mod passes;
 mod preflight;
 mod processes;
+mod queues;
 mod rare;
 mod recent;
 mod schedule;
@@ -57,6 +58,7 @@ pub use error::LaunchError;
 pub use launch::{record, run};
 pub use preflight::find_program;
 pub use processes::activity_of;
+pub use queues::await_queue_room;
 pub use schedule::{
     Decision, Goal, Misfit, Plan, Pursuit, Schedule, SchedulePoint, SchedulePointKind, Scheduled,
     StrategyKind, Turn, decode_decisions, encode_decisions,
@@ -115,6 +117,11 @@ pub struct LaunchConfig {
     pub stdout: Option<std::fs::File>,
     /// Standard error. Default: inherited.
     pub stderr: Option<std::fs::File>,
+    /// If [`stdout`](Self::stdout) and [`stderr`](Self::stderr) are files, about so many bytes of
+    /// each are kept. What is written behind them is thrown away while the program runs, so that
+    /// one that prints for ever does not fill the file system, which may be memory. The files are
+    /// as long as what was written. Default: all.
+    pub output_max: Option<u64>,
     /// Record when the program reads its standard input and writes to the world, which tracked
     /// files it has created, where it looks for [redirected](Self::redirects) files, and where a
     /// signal ends it. Default: no, few analyses need it.
@@ -247,6 +254,7 @@ impl LaunchConfig {
             client: None,
             stdout: None,
             stderr: None,
+            output_max: None,
             boundaries: false,
             line_input: false,
             names: false,

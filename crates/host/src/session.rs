@@ -272,7 +272,7 @@ impl Session {
         config: &LaunchConfig,
         sink: &mut dyn EventSink,
     ) -> Result<Outcome, LaunchError> {
-        if self.shared.control().kept_spent.load(Ordering::Acquire) != 0 {
+        if self.is_spent() {
             return Err(not_kept(
                 "a run has left shared memory, semaphores or queues to the next",
             ));
@@ -334,6 +334,12 @@ impl Session {
             ));
         }
         launch::outcome(&self.shared, &self.state, begun, result)
+    }
+
+    /// A run has left objects of the system to the next: shared memory, semaphores, queues. No other
+    /// can be made.
+    pub fn is_spent(&self) -> bool {
+        self.shared.control().kept_spent.load(Ordering::Acquire) != 0
     }
 
     fn fork(&self) -> Result<libc::pid_t, LaunchError> {

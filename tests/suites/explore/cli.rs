@@ -326,7 +326,7 @@ fn redirected_input() -> Result<()> {
     // A script that a shell reads is for that shell.
     fs::write(scratch.join("script"), "true\n:\nexec \"$@\"\n")?;
     let tool = explore::command(&native, &["--pm", "pool"]);
-    let shell = ["bash", "/dev/stdin"].map(Into::into);
+    let shell = ["bash", "-s", "--"].map(Into::into);
     let within = Invocation {
         argv: shell.into_iter().chain(tool.argv).collect(),
         ..native.stdin(&scratch.join("script"))

@@ -117,6 +117,7 @@ pub fn trials() -> Vec<Trial> {
         trial("coverage::killed_run", killed_run),
         trial("coverage::dies_with_nothing_lost", dies_with_nothing_lost),
         trial("coverage::unmatched_pattern", unmatched_pattern),
+        trial("coverage::recovery_that_does_not_look", does_not_look),
         trial("coverage::time_bounds_everything", time_bounds_everything),
         trial("coverage::suppressed_is_not_looked_at", suppressed),
     ]
@@ -349,6 +350,46 @@ fn dies_with_nothing_lost() -> Result<()> {
     let options = ["--pm", "pool", "--recover", &recover, "--depth", "1"];
     let silent = explore::run(&native, &options)?;
     silent.expect_note("killed by SIGSEGV")
+}
+
+/// A recovery that never looks at the run's files (it names another one) ends well after every
+/// crash. That praises nothing, and what is lost is not harmless.
+fn does_not_look() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = program(&scratch)?;
+    let words = [program.as_os_str(), "run".as_ref(), "pool".as_ref()];
+    let native = Invocation::new(words, scratch.path()).timeout(TIMEOUT);
+    fs::write(scratch.join("other"), [0; 4096])?;
+    for recover in [
+        "true".to_owned(),
+        "cat other".to_owned(),
+        format!("{} stops other", program.display()),
+    ] {
+        let options = ["--pm", "pool", "--recover", &recover];
+        let explored = explore::run(&native, &options)?;
+        ensure!(
+            explored.report.verdict == Verdict::Incomplete,
+            "{recover}: {}",
+            show(&explored.report)
+        );
+        let coverage = &explored.report.coverage;
+        ensure!(coverage.has(Limit::Unjudged), "{coverage:?}");
+        explored.expect_status(3)?;
+        let options = ["--confirm", "--pm", "pool", "--recover", &recover];
+        let confirmed = check::command(&native, &options).run()?;
+        let said = String::from_utf8_lossy(&confirmed.stdout).into_owned();
+        ensure!(
+            confirmed.status == 1 && !said.contains("harmless"),
+            "{recover}: {said}"
+        );
+    }
+    // One that looks at the file through something else does look.
+    for recover in ["cat < pool", "cp pool other; cat other"] {
+        let explored = explore::run(&native, &["--pm", "pool", "--recover", recover])?;
+        let coverage = &explored.report.coverage;
+        ensure!(!coverage.has(Limit::Unjudged), "{recover}: {coverage:?}");
+    }
+    Ok(())
 }
 
 fn unmatched_pattern() -> Result<()> {
