@@ -104,10 +104,35 @@ fn install(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Resu
 static STOP: std::sync::OnceLock<std::sync::Arc<std::sync::atomic::AtomicBool>> =
     std::sync::OnceLock::new();
 
-extern "C" fn stop(_signal: libc::c_int) {
+/// When the first of them came, in milliseconds of a clock that does not go back; 0: none has.
+static STOPPED_AT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+/// Signals that come so soon after the first are the same wish. `timeout` sends each signal twice:
+/// to its child, and to the group that it is in. Ctrl-C is usually a person's, who is not as quick.
+const fn same_wish_ms(signal: libc::c_int) -> u64 {
+    match signal {
+        libc::SIGINT => 10,
+        _ => 300,
+    }
+}
+
+fn milliseconds() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: async-signal-safe; it writes the structure only.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}
+
+extern "C" fn stop(signal: libc::c_int) {
+    use std::sync::atomic::Ordering::Relaxed;
     if let Some(flag) = STOP.get() {
-        // A second time: whoever asks twice does not want to wait.
-        if flag.swap(true, std::sync::atomic::Ordering::Relaxed) {
+        let now = milliseconds().max(1);
+        let first = STOPPED_AT.compare_exchange(0, now, Relaxed, Relaxed);
+        let is_other = first.is_err_and(|first| now.saturating_sub(first) > same_wish_ms(signal));
+        if flag.swap(true, Relaxed) && is_other {
+            // A second time: whoever asks twice does not want to wait.
             give_screen_back();
             // SAFETY: async-signal-safe.
             unsafe { libc::_exit(130) };

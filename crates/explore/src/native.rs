@@ -367,4 +367,22 @@ mod tests {
         assert_eq!(over(&end, None), Some(Halt::Asked));
         assert_eq!(over(&end, Some(later)), Some(Halt::Asked));
     }
+
+    /// Who prints more than is kept does not wait for us for ever.
+    #[test]
+    fn what_is_not_kept_of_an_output_is_read_all_the_same() {
+        use std::io::Write;
+        let (reader, mut writer) = io::pipe().expect("a pipe");
+        let more = OUTPUT_MAX + (1 << 20) + 7;
+        let prints = std::thread::spawn(move || writer.write_all(&vec![b'x'; more]));
+        let ends = [Some(OwnedFd::from(reader)), None];
+        let mut outputs = ends.map(|end| Output::new(end).expect("a descriptor"));
+        let begun = Instant::now();
+        while outputs[0].pipe.is_some() {
+            take(&mut outputs, Duration::from_millis(5));
+            assert!(begun.elapsed() < Duration::from_secs(60), "it waits");
+        }
+        assert!(prints.join().expect("it ends").is_ok());
+        assert_eq!(outputs[0].bytes.len(), OUTPUT_MAX);
+    }
 }

@@ -292,3 +292,27 @@ fn limits_that_are_not_hit_change_nothing() {
     let err = std::fs::read_to_string(folder.join("err")).expect("readable");
     assert_eq!(err, "err\n");
 }
+
+/// What nobody will read of a long output takes no room while the program runs.
+#[test]
+fn output_that_is_not_kept_takes_no_room() {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    const MAX: u64 = 1 << 20;
+    let folder = Folder::new();
+    let file = std::fs::File::create_new(folder.join("long")).expect("writable");
+    let script =
+        "for i in 1 2 3 4 5 6 7 8; do head -c 32M /dev/zero | tr '\\0' x; sleep 0.05; done";
+    let config = LaunchConfig {
+        output_max: Some(MAX),
+        stdout: Some(file.try_clone().expect("a descriptor")),
+        ..folder.launch("sh", ["-c", script])
+    };
+    support::run(&config);
+    let meta = file.metadata().expect("metadata");
+    assert_eq!(meta.len(), 256 << 20);
+    assert!(meta.blocks() * 512 < 128 << 20, "{} blocks", meta.blocks());
+    let kept = std::fs::File::open(folder.join("long")).expect("readable");
+    let mut bytes = vec![0; MAX as usize];
+    kept.read_exact_at(&mut bytes, 0).expect("it is there");
+    assert!(bytes.iter().all(|byte| *byte == b'x'));
+}

@@ -138,6 +138,7 @@ pub fn trials() -> Vec<Trial> {
         trial("cli::nothing_to_go_by", nothing_to_go_by),
         trial("cli::no_stdin_file", no_stdin_file),
         trial("cli::redirected_input_is_not_dropped", redirected_input),
+        trial("cli::timeout_sends_its_signal_twice", signal_twice),
         trial("cli::time_is_up", time_is_up),
         trial(
             "cli::time_is_up_after_a_finding",
@@ -481,6 +482,30 @@ fn ctrl_c() -> Result<()> {
             "the pool has changed"
         );
     }
+    Ok(())
+}
+
+/// `timeout` signals its child, and then the group of which that is a part.
+fn signal_twice() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let tool = explore::command(
+        &Invocation::new(["sleep", "1000"], scratch.path()),
+        &["--pm", "pool"],
+    );
+    let script = "\"$@\" & p=$!; sleep 1; kill -TERM $p; sleep 0.05; kill -TERM $p; wait $p";
+    let shell = ["sh", "-c", script, "sh"].map(Into::into).into_iter();
+    let twice = Invocation {
+        argv: shell.chain(tool.argv.clone()).collect(),
+        ..tool
+    };
+    let outcome = twice.run()?;
+    let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    let said = said + &String::from_utf8_lossy(&outcome.stderr);
+    ensure!(
+        outcome.status == 3 && said.contains("stopped while the program was recorded"),
+        "{}: {said}",
+        outcome.status
+    );
     Ok(())
 }
 
