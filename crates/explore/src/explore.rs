@@ -467,7 +467,8 @@ fn limit_by_run(coverage: &mut Coverage, recording: &Recording, control: &Contro
             ),
         );
     }
-    if control.ends_well() && !control.looks {
+    // Who lists a folder is not seen to look; but who does only that cannot judge what is stored.
+    if recording.storing_threads > 0 && control.ends_well() && !control.looks {
         coverage.limit(
             Limit::Unjudged,
             "recovery ends well and has not looked at any file of the run, even if nothing is lost at the end of it: there is no verdict \
