@@ -9,7 +9,7 @@
 
 use crate::address::{CacheAddr, ProgramAddr};
 use crate::block::{Block, BlockId, Exit, NO_BLOCK, Saved};
-use crate::cache::Arenas;
+use crate::cache::{Arena, Arenas};
 use crate::context::ThreadContext;
 use crate::emit::{Emitter, in_reach, rel32};
 use crate::hash::PcHash;
@@ -285,6 +285,15 @@ impl Engine {
         let entered = |block: &&Block| !block.dead && !block.prefix.is_none();
         let entered = self.blocks.iter().filter(entered);
         entered.map(|block| (block.pc, block.prefix))
+    }
+
+    /// From where to where translated code lies.
+    pub fn code_in_use(&self) -> Vec<(u64, u64)> {
+        let parts = |arena: &Arena| {
+            let hot = (arena.base.get(), arena.hot.get());
+            [hot, (arena.hot_end().get(), arena.cold.get())]
+        };
+        self.arenas.list.iter().flat_map(parts).collect()
     }
 
     /// Links all exits whose targets are translated.

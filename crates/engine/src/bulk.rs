@@ -37,6 +37,7 @@ const PR_GET_THP_DISABLE: u64 = 42;
 const MADV_DONTFORK: u64 = 10;
 const MADV_HUGEPAGE: u64 = 14;
 const MADV_POPULATE_WRITE: u64 = 23;
+const MADV_COLLAPSE: u64 = 25;
 
 /// Where the heap is whose pages [`count`] counts.
 static START: AtomicU64 = AtomicU64::new(0);
@@ -189,6 +190,46 @@ impl Heap {
             unsafe { sc!(nr::MUNMAP, at, self.len + more) };
         }
         at as u64 == self.start
+    }
+}
+
+/// The engine's own memory: tables and translated code, thousands of pages that runs mostly read. A
+/// fork has to go through all of them, and so has the end of each run, unless they are large ones.
+pub struct Own {
+    forks: u32,
+    next: u32,
+}
+
+impl Own {
+    /// Before so many forks, and four times as many each time, because meanwhile the kept process
+    /// has written to some of them, which makes them small again.
+    const FIRST: u32 = 12;
+
+    pub const fn new() -> Own {
+        Own {
+            forks: 0,
+            next: Own::FIRST,
+        }
+    }
+
+    /// Before a fork.
+    pub fn prepare(&mut self) {
+        self.forks = self.forks.saturating_add(1);
+        if self.forks < self.next || !has_large_pages() {
+            return;
+        }
+        self.next = self.next.saturating_mul(4);
+        with_large_pages(|| {
+            let heap = crate::heap::HEAP.used();
+            let code = crate::blocks::ENGINE.lock().code_in_use();
+            for (from, to) in core::iter::once(heap).chain(code) {
+                let from = from / LARGE * LARGE;
+                let len = to.next_multiple_of(LARGE) - from;
+                // SAFETY: our own memory, of which the content stays; there is room up to the end
+                // of the last page. Kernels before 6.1 do not know that.
+                unsafe { sc!(nr::MADVISE, from, len, MADV_COLLAPSE) };
+            }
+        });
     }
 }
 

@@ -52,6 +52,11 @@ pub struct HeapLock<'a> {
 }
 
 impl Heap {
+    /// From where to where there is something.
+    pub fn used(&self) -> (u64, u64) {
+        (HEAP_BASE, self.state.lock().next)
+    }
+
     /// Keeps others from allocating: for a fork.
     pub fn lock(&self) -> HeapLock<'_> {
         HeapLock {

@@ -34,7 +34,7 @@
 
 use crate::address::ProgramAddr;
 use crate::blocks::{Arrival, ENGINE};
-use crate::bulk::Heap;
+use crate::bulk::{Heap, Own};
 use crate::context::ThreadContext;
 use crate::control::control;
 use crate::copy::read_memory;
@@ -259,6 +259,7 @@ fn serve(ctx: &mut ThreadContext) -> bool {
     crate::deterministic::learn_devices();
     let kept = Kept::take();
     let mut heap = Heap::find();
+    let mut own = Own::new();
     // The child for the next run is made while the last one runs: where there is a processor for
     // it, it costs no time.
     let mut spare = 0;
@@ -279,6 +280,7 @@ fn serve(ctx: &mut ThreadContext) -> bool {
         // (whether it has several threads).
         learn(ctx);
         heap.prepare();
+        own.prepare();
         if spare <= 0 {
             spare = fork();
             if spare == 0 {
