@@ -1133,10 +1133,10 @@ fn standard_input(path: &Path) -> Result<File, Failure> {
     })
 }
 
-/// A program that is run often needs its input by name: what comes by redirection would be read once.
-/// Whoever redirects a file means it to be read, and a run without it would be praised for what it
-/// has not done. A file that somebody has begun to read (a script, a list that a loop goes through)
-/// is meant for that one.
+/// A program that is run often needs its input by name: what comes by redirection would be read
+/// once. Whoever redirects a file means it to be read, and a run without it would be praised for
+/// what it has not done. A file that somebody has begun to read (a script, a list that a loop goes
+/// through) is meant for that one.
 pub fn refuse_redirected_input(task: &Task) -> Result<(), Failure> {
     use std::os::fd::AsFd;
     let program = match task {

@@ -295,8 +295,7 @@ struct Control {
     wall: Duration,
     /// What that one or what judges it has taken, if it has ended.
     longest: Duration,
-    /// It, or what judges it, looks at the run's files: at what they hold, or at names that the run
-    /// has changed.
+    /// It, or what judges it, looks at the run's files: at what they hold, or for one by its name.
     looks: bool,
     /// What it executes and opens.
     used: BTreeSet<PathBuf>,
@@ -388,7 +387,7 @@ fn control(
         events: execution.events,
         wall: execution.wall,
         longest: execution.longest,
-        looks: execution.reads_files || execution.names_files && !recording.names.is_empty(),
+        looks: execution.reads_files || execution.names_files,
         used: execution.used,
     })
 }

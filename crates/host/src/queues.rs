@@ -3,8 +3,8 @@
 //! The kernel counts the bytes of a user's queues over all IPC namespaces (`RLIMIT_MSGQUEUE`, by
 //! default enough for nine queues), and takes its time to free those of a namespace in which nobody
 //! is any more. So a program that makes one queue, as it may after each restart of the machine,
-//! fails with `EMFILE` if it is launched a dozen times in quick succession, each time in a namespace
-//! of its own. Whoever does that waits for room first.
+//! fails with `EMFILE` if it is launched a dozen times in quick succession, each time in a
+//! namespace of its own. Whoever does that waits for room first.
 
 use std::ffi::CString;
 use std::io;

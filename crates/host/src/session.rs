@@ -336,8 +336,8 @@ impl Session {
         launch::outcome(&self.shared, &self.state, begun, result)
     }
 
-    /// A run has left objects of the system to the next: shared memory, semaphores, queues. No other
-    /// can be made.
+    /// A run has left objects of the system to the next: shared memory, semaphores, queues. No
+    /// other can be made.
     pub fn is_spent(&self) -> bool {
         self.shared.control().kept_spent.load(Ordering::Acquire) != 0
     }
