@@ -34,6 +34,7 @@ use crate::recording::{RecordOptions, Recording};
 use crate::run::{Recorded, Run, record_run, until};
 use crate::search::{Failure, Halt, LeftOver, Progress, Search, Settings};
 use crate::statistics::{Numbers, nothing_explored, statistics, write_outcomes};
+use crate::unit::is_ordinary;
 use crate::view::{Base, Image, Narrowed, Timeline, View};
 use crate::world::World;
 
@@ -466,14 +467,27 @@ fn limit_by_run(coverage: &mut Coverage, recording: &Recording, control: &Contro
             ),
         );
     }
-    // Who lists a folder is not seen to look; but who does only that cannot judge what is stored.
-    if recording.storing_threads > 0 && control.ends_well() && !control.looks {
+    if control.ends_well() && !control.looks && is_seen_to_look(recording) {
         coverage.limit(
             Limit::Unjudged,
             "recovery ends well and has not looked at any file of the run, even if nothing is lost at the end of it: there is no verdict \
              (does it name the right file?)",
         );
     }
+}
+
+/// Whether it is seen if recovery looks at anything that this run has changed. Who lists a folder,
+/// or asks for the size of an ordinary file, is not seen.
+fn is_seen_to_look(recording: &Recording) -> bool {
+    let files = &recording.files;
+    let pm = files.iter().filter(|(content, _)| !is_ordinary(**content));
+    let pm: BTreeSet<&Path> = pm.map(|(_, file)| file.path.as_path()).collect();
+    let mut names = recording.names.iter();
+    recording.storing_threads > 0
+        && names.all(|step| {
+            let file = files.get(&step.content);
+            file.is_some_and(|file| pm.contains(file.path.as_path()))
+        })
 }
 
 /// What delays in store buffers may add. `overlaps`: where they may, if threads took turns (see
