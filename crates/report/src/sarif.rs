@@ -196,19 +196,23 @@ impl<'a> Rules<'a> {
 }
 
 fn descriptor(id: &str, severity: Severity, on: bool) -> Value {
-    json!({
+    let mut descriptor = json!({
         "id": id,
-        "name": pascal_case(id),
         "defaultConfiguration": { "enabled": on, "level": level(severity) },
         "properties": {
             "tags": ["persistent-memory", severity.name()],
             "problem.severity": level(severity),
         },
-    })
+    });
+    if let Some(name) = name(id) {
+        descriptor["name"] = name.into();
+    }
+    descriptor
 }
 
-/// `missing-flush` as `MissingFlush`: a name that is not the id, as validators want it.
-fn pascal_case(id: &str) -> String {
+/// `missing-flush` as `MissingFlush`. Microsoft's validator wants a name that is not the id, whatever
+/// their cases are: `crash` has none.
+fn name(id: &str) -> Option<String> {
     let words = id.split(|c: char| !c.is_alphanumeric());
     let words = words.filter(|word| !word.is_empty());
     let name: String = words
@@ -218,10 +222,8 @@ fn pascal_case(id: &str) -> String {
             first.chain(letters)
         })
         .collect();
-    match name.is_empty() || name == id {
-        true => format!("Rule{name}"),
-        false => name,
-    }
+    let is_other = name.to_lowercase() != id.to_lowercase();
+    (is_other && !name.is_empty()).then_some(name)
 }
 
 struct Context<'a> {
