@@ -7,8 +7,8 @@ use std::cell::RefCell;
 
 use brownout_findings::touched::{Adding, Touch};
 use brownout_findings::{
-    CrashFile, Effort, Excerpt, Fate, Frame, Limit, NothingLost, Origin, Report, Reproduction,
-    Role, Sketch, SourceText, Timeline, TimelineStep, Verdict, rules,
+    CrashFile, Effort, Excerpt, Fate, Finding, Frame, Limit, NothingLost, Origin, Report,
+    Reproduction, Role, Severity, Sketch, SourceText, Timeline, TimelineStep, Verdict, rules,
 };
 use brownout_report::compare::{Change, Comparison};
 use brownout_report::html::campaign::{Campaign, Image, Moment, Way};
@@ -448,6 +448,42 @@ fn verdicts_claim_no_more_than_was_looked_at() {
     assert!(text(&[clean.clone(), nothing]).contains("Nothing was checked"));
     assert!(text(&[clean.clone(), clean]).contains("no findings in any of them"));
     assert!(text(&[cut, sample()]).contains("1 did not look at everything"));
+}
+
+/// Who sees the page for a second knows how bad it is: by a word, a shape and a colour.
+#[test]
+fn the_verdict_is_as_bad_as_the_worst_finding() {
+    let of = |severities: &[Severity]| {
+        let finding = |severity: &Severity| Finding::new("some-rule", *severity, "m");
+        report(Verdict::Findings, severities.iter().map(finding).collect())
+    };
+    use Severity::*;
+    let all: [(&[Severity], &str, &str); 4] = [
+        (
+            &[Performance, Correctness, Warning],
+            "verdict findings",
+            "✖ Correctness findings",
+        ),
+        (&[Performance, Warning], "verdict warnings", "▲ Warnings"),
+        (
+            &[Performance],
+            "verdict performance",
+            "◆ Performance findings",
+        ),
+        (&[], "verdict findings", "✖ Findings"),
+    ];
+    for (severities, class, words) in all {
+        let page = page(&[of(severities)]);
+        let read = read(&page);
+        assert!(
+            page.contains(&format!("<div class=\"{class}\">")),
+            "{class}"
+        );
+        assert!(read.text.borrow().contains(words), "{words}");
+    }
+    let mut cut = of(&[Performance]);
+    cut.verdict = Verdict::Incomplete;
+    assert!(page(&[cut]).contains("<div class=\"verdict incomplete\">"));
 }
 
 #[test]

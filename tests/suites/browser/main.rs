@@ -416,6 +416,14 @@ fn every_analysis() -> Result<()> {
         );
         let tab = browser.tab()?;
         look_at(&tab, making.name, &page, &report).with_context(|| making.name)?;
+        if report.findings.is_empty() {
+            // Nobody is shown an empty list, and how to choose from it.
+            for id in ["#filters", ".panes"] {
+                tab.expect(&format!(
+                    "document.querySelector('{id}').getBoundingClientRect().height === 0"
+                ))?;
+            }
+        }
     }
     Ok(())
 }
@@ -475,6 +483,14 @@ fn look_at(tab: &Tab<'_>, name: &str, page: &Path, report: &Report) -> Result<()
     tab.expect("[...document.querySelectorAll('#filters select, #filters input')].every((one) => one.offsetHeight < 60)")
         .context("a field is higher than its text")?;
     expect_list_fits(tab, count).context("narrow")?;
+    // Of a file the name counts, and not the folder.
+    tab.expect(
+        "[...document.querySelectorAll('.strip .name')].every((one) => { \
+         const name = document.createRange(); \
+         name.selectNode(one.firstChild); \
+         return name.getBoundingClientRect().right <= one.getBoundingClientRect().right; })",
+    )
+    .context("the name of a file is cut off")?;
     tab.evaluate("window.scrollTo(0, 0)")?;
     screenshot(tab, &format!("{name}-narrow"))?;
     ensure!(tab.print()?.starts_with(b"%PDF"), "it cannot be printed");
@@ -651,6 +667,23 @@ fn as_a_person_uses_it() -> Result<()> {
     tab.open(&page, "finding=0000000000000000")?;
     tab.expect("document.getElementById('finding').textContent.includes('There is no finding')")?;
     expect_silent(&tab)?;
+
+    // What leads to a part of the page chooses nothing.
+    tab.open(&page, &format!("finding={}", second.fingerprint))?;
+    tab.evaluate("document.querySelector('.skip').click()")?;
+    tab.wait_for("document.activeElement.id === 'findings-heading'")?;
+    tab.expect("document.querySelectorAll('#rows a[aria-current=true]').length === 1")?;
+    wait_until_shown(&tab, second)?;
+    tab.open(&page, &format!("finding={}", second.fingerprint))?;
+    let parts = "[...document.querySelectorAll('#parts button')]";
+    let names = tab.text(&format!("{parts}.map((one) => one.textContent).join('|')"))?;
+    ensure!(
+        names == "2 findings ↓|Where memory was touched ↓",
+        "{names}"
+    );
+    tab.evaluate(&format!("{parts}.pop().click()"))?;
+    tab.wait_for("document.activeElement.id === 'touched-heading'")?;
+    tab.expect(&format!("{chosen} === '{}'", second.fingerprint))?;
 
     // Folding: stacks, and the steps before what matters.
     tab.open(&page, &format!("finding={}", first.fingerprint))?;

@@ -72,6 +72,7 @@ pub fn render_with(
 ) -> io::Result<()> {
     let findings = reports.iter().flat_map(|report| &report.findings);
     let verdict = combined(reports);
+    let worst = worst(findings.clone());
     let joined = Joined::of(reports);
     let mut data = data::of_reports(reports, &joined, options.folder.as_deref());
     data.campaigns = campaigns.iter().map(Campaign::shown).collect();
@@ -82,8 +83,9 @@ pub fn render_with(
                 [one] => shown(&data::title(one)),
                 many => format!("{} reports", grouped(many.len() as u64)),
             },
-            verdict_class: class(verdict),
-            verdict: word(verdict).to_owned(),
+            verdict_class: class(verdict, worst),
+            sign: sign(verdict, worst),
+            verdict: word(verdict, worst).to_owned(),
             sentence: match reports {
                 [one] => shown(last_line(one).trim_start_matches("brownout: ")),
                 many => claim(verdict, many, &joined),
@@ -141,14 +143,24 @@ pub fn compare(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let data = data::of_comparison(comparison, options.folder.as_deref());
-    let new = comparison.count(Change::New) > 0;
+    let all = comparison.findings.iter();
+    let new = all.filter(|(change, _)| *change == Change::New);
+    let new = worst(new.map(|(_, finding)| *finding));
     write(
         Page {
             title: "two reports compared".to_owned(),
-            verdict_class: if new { "findings" } else { "compared" },
+            verdict_class: match new {
+                Some(_) => class(Verdict::Findings, new),
+                None => "compared",
+            },
+            sign: match new {
+                Some(_) => sign(Verdict::Findings, new),
+                None => sign(Verdict::Clean, None),
+            },
             verdict: match new {
-                true => "New findings".to_owned(),
-                false => "Nothing new".to_owned(),
+                Some(Severity::Performance) => "New performance findings".to_owned(),
+                Some(_) => "New findings".to_owned(),
+                None => "Nothing new".to_owned(),
             },
             sentence: comparison.summary(),
             doubts: comparison.doubts(),
@@ -176,6 +188,8 @@ pub fn compare(
 struct Page {
     title: String,
     verdict_class: &'static str,
+    /// The same as a shape.
+    sign: &'static str,
     verdict: String,
     sentence: String,
     doubts: Vec<String>,
@@ -221,7 +235,7 @@ impl Run {
         Run {
             name: "",
             title: shown(&data::title(report)),
-            verdict_class: class(report.verdict),
+            verdict_class: class(report.verdict, worst(&report.findings)),
             summary: shown(last_line(report).trim_start_matches("brownout: ")),
             version: shown(&format!("{} {}", report.tool.name, report.tool.version)),
             domain: analysed.domain.as_deref().map(shown),
@@ -304,21 +318,50 @@ fn combined(reports: &[Report]) -> Verdict {
     }
 }
 
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Clean => "No findings",
-        Verdict::Findings => "Findings",
-        Verdict::NothingChecked => "Nothing was checked",
-        Verdict::Incomplete => "Incomplete",
+/// The severity of the worst of them.
+fn worst<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Option<Severity> {
+    let rank = |severity: &Severity| match severity {
+        Severity::Correctness => 0,
+        Severity::Warning => 1,
+        Severity::Performance => 2,
+    };
+    let severities = findings.into_iter().map(|finding| finding.severity);
+    severities.min_by_key(rank)
+}
+
+/// What is seen first. That a program is slower than it need be is not said as if it lost data.
+fn word(verdict: Verdict, worst: Option<Severity>) -> &'static str {
+    match (verdict, worst) {
+        (Verdict::Clean, _) => "No findings",
+        (Verdict::Findings, Some(Severity::Correctness)) => "Correctness findings",
+        (Verdict::Findings, Some(Severity::Warning)) => "Warnings",
+        (Verdict::Findings, Some(Severity::Performance)) => "Performance findings",
+        (Verdict::Findings, None) => "Findings",
+        (Verdict::NothingChecked, _) => "Nothing was checked",
+        (Verdict::Incomplete, _) => "Incomplete",
     }
 }
 
-fn class(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Clean => "clean",
-        Verdict::Findings => "findings",
-        Verdict::NothingChecked => "nothing-checked",
-        Verdict::Incomplete => "incomplete",
+/// Those of findings are the shapes of the worst of them.
+fn sign(verdict: Verdict, worst: Option<Severity>) -> &'static str {
+    match (verdict, worst) {
+        (Verdict::Clean, _) => "✔",
+        (Verdict::Findings, Some(Severity::Warning)) => "▲",
+        (Verdict::Findings, Some(Severity::Performance)) => "◆",
+        (Verdict::Findings, _) => "✖",
+        (Verdict::NothingChecked, _) => "○",
+        (Verdict::Incomplete, _) => "…",
+    }
+}
+
+fn class(verdict: Verdict, worst: Option<Severity>) -> &'static str {
+    match (verdict, worst) {
+        (Verdict::Clean, _) => "clean",
+        (Verdict::Findings, Some(Severity::Warning)) => "warnings",
+        (Verdict::Findings, Some(Severity::Performance)) => "performance",
+        (Verdict::Findings, _) => "findings",
+        (Verdict::NothingChecked, _) => "nothing-checked",
+        (Verdict::Incomplete, _) => "incomplete",
     }
 }
 

@@ -96,6 +96,8 @@
     const fields = FIELDS.filter((name) => state[name]);
     chosen = data.findings.filter((finding) => fields.every((name) => finding[name] === state[name]) && words.every((word) => hay(finding).includes(word)));
     const all = data.findings.length;
+    byId('filters').hidden = all === 0;
+    document.querySelector('.panes').toggleAttribute('hidden', all === 0 && !state.finding);
     byId('count').textContent = all === 0 ? 'There are no findings to list.' : chosen.length === all ? counted(all, 'finding') : `${chosen.length.toLocaleString('en')} of ${counted(all, 'finding')}`;
   }
   /** Values of a field with how often they come, the most frequent first. */
@@ -127,8 +129,15 @@
     update(true);
   }
 
+  const baseName = (path) => path.split('/').pop() || path;
   /** The end of a path says more than its beginning. */
   const tail = (text, max) => (text.length > max ? `…${text.slice(1 - max)}` : text);
+  /** A file by its name, and behind that its folder: where there is no room for all of it, the folder is what is cut. */
+  function fileLabel(path) {
+    const name = baseName(path);
+    const folder = path.slice(0, path.length - name.length).replace(/(.)\/$/, '$1');
+    return [visible(name, 200), folder && el('span', { class: 'folder' }, ` ${tail(visible(folder, 2000), 80)}`)];
+  }
   const BARS_MAX = 8;
   function drawBars() {
     const groups = [['severity', 'By severity'], ['rule', 'By rule'], ['file', 'By file']];
@@ -144,7 +153,7 @@
         title: visible(value || 'no place is known', 300), disabled: !value,
         onclick: () => setFilters({ [name]: state[name] === value ? '' : value }),
       },
-      el('span', { class: 'name' }, name === 'severity' ? `${SHAPES[value] || ''} ${value}` : tail(visible(value, 2000), 44) || 'no place is known'),
+      el('span', { class: 'name' }, name === 'severity' ? `${SHAPES[value] || ''} ${value}` : !value ? 'no place is known' : name === 'file' ? fileLabel(value) : tail(visible(value, 2000), 44)),
       svg('svg', { 'aria-hidden': 'true', viewBox: '0 0 100 10', preserveAspectRatio: 'none' },
         svg('rect', { class: 'track', width: 100, height: 10 }), svg('rect', { class: 'value', width: (100 * count) / most, height: 10 })),
       el('span', { class: 'number' }, count.toLocaleString('en'))));
@@ -186,12 +195,12 @@
           svg('title', {}, `${tail(visible(name, 500), 80)}:${from}${to > from ? `–${to}` : ''}, ${counted(found.length, 'finding')}`),
           svg('rect', { class: `tick ${worst.severity}`, x: 2 + slot * TICK, y: isHigh ? 0 : 6, width: TICK, height: isHigh ? 18 : 12 }));
       });
-      return el('div', { class: 'strip' }, el('span', { class: 'name', title: visible(name, 500) }, tail(visible(name, 2000), 40)),
+      return el('div', { class: 'strip' }, el('span', { class: 'name', title: visible(name, 500) }, fileLabel(name)),
         svg('svg', { viewBox: '0 0 1000 18', preserveAspectRatio: 'none', role: 'group', 'aria-label': visible(`Findings in ${name}`, 300) }, svg('rect', { class: 'track', width: 1000, height: 18 }), ticks),
         el('span', { class: 'number' }, `line ${last.toLocaleString('en')}`));
     });
     byId('bars').after(el('section', { class: 'strips' }, el('h3', {}, 'Where in the source'), strips,
-      el('p', { class: 'empty' }, 'Each strip goes from the first line to the last one with a finding. High ticks are of correctness.', files.size > STRIPS_MAX && ` ${counted(files.size - STRIPS_MAX, 'more file')} not shown.`)));
+      el('p', { class: 'empty' }, 'Each strip goes from line 1 to the last line with a finding; each tick is a link to what was found there. High ticks are of correctness.', files.size > STRIPS_MAX && ` ${counted(files.size - STRIPS_MAX, 'more file')} not shown.`)));
   }
 
   // ---------------------------------------------------------------- list
@@ -367,11 +376,11 @@
     const explained = byId(`rule-${finding.rule}`);
     pane.replaceChildren();
     fill(pane, {}, [
-      el('h3', {}, el('span', { class: `severity ${finding.severity}` }, `${SHAPES[finding.severity] || ''} ${finding.level}[${visible(finding.rule, 200)}]`), ' ', finding.message),
+      el('h3', {}, el('span', { class: `severity ${finding.severity}` }, `${SHAPES[finding.severity] || ''} ${finding.level}[${visible(finding.rule, 200)}]`), ' ', visible(finding.message, 2000)),
       el('p', { class: 'meta' }, el('span', {}, finding.severity), finding.change && el('span', { class: 'change' }, finding.change), finding.at && el('span', { class: 'mono' }, finding.at),
         finding.seen && el('span', {}, `seen ${finding.seen} times`),
         finding.fingerprint && el('span', {}, 'fingerprint ', el('a', { class: 'mono', href: `#${new URLSearchParams({ finding: finding.key })}` }, visible(finding.fingerprint, 80)))),
-      data.reports.length > 1 && el('p', { class: 'meta' }, `In ${finding.reports.length === 1 ? 'the report' : 'the reports'}: ${finding.reports.slice(0, 20).map((number) => visible(data.reports[number].title, 200)).join('; ')}${finding.reports.length > 20 ? ` and ${finding.reports.length - 20} more` : ''}`),
+      data.reports.length > 1 && el('p', { class: 'meta' }, `In ${finding.reports.length === 1 ? 'the report' : 'the reports'}: ${finding.reports.slice(0, 20).map((number) => `${data.is_comparison ? ['old, ', 'new, '][number] : ''}${visible(data.reports[number].title, 200)}`).join('; ')}${finding.reports.length > 20 ? ` and ${finding.reports.length - 20} more` : ''}`),
       (finding.help || []).length > 0 && section('What to do', el('ul', {}, finding.help.map((text) => el('li', {}, text)))),
       finding.sketch && section('Sketch of a fix', diff(finding.sketch)),
       (finding.pictures || []).map((picture) => (picture.kind === 'lines' ? section('Cache lines', drawLines(picture, finding, false)) : drawThreads(picture))),
@@ -424,8 +433,6 @@
   const short = (text, max) => (text.length > max ? `${text.slice(0, max - 1)}…` : text);
   const ROLE_WORDS = { flush: 'write-back', 'earlier-flush': 'write-back', 'earlier-store': 'store', 'later-store': 'store', early: 'store', survivor: 'store', late: 'store', crash: 'power fails' };
   const roleWord = (role) => ROLE_WORDS[role] || role || 'event';
-  const baseName = (path) => path.split('/').pop() || path;
-
   const LETTERS = { '.': 'untold', d: 'dirty', w: 'written-back', p: 'durable', l: 'lost', s: 'survived', h: 'lost-in-part' };
   /** What a column is called: its events, or where in the code it is. Of a header, who uses it says more. */
   const columnName = (column) => (column.events.length > 0 ? `(${column.events.join(', ')})` : tail(visible((column.at || '').split(', for ').pop(), 200), 11));
@@ -439,15 +446,17 @@
       ...row, states: [...row.states].slice(first).map((letter) => LETTERS[letter]), touched: row.touched.map((at) => at - first), beside: LETTERS[row.beside],
     })) };
     const names = picture.rows.map((row) => visible(`${short(baseName(picture.files[row.file]), 24)}+0x${row.offset}`));
+    const called = picture.rows.map((row) => short(visible(row.name || '', 200), 32));
+    const hasNames = called.some((name) => name !== '');
     const hasBeside = picture.rows.some((row) => row.beside);
-    const left = 16 + 7.5 * Math.max(...names.map((name) => name.length), 10);
+    const left = 16 + 7.5 * Math.max(...names.map((name) => name.length), ...called.map((name) => name.length), 10);
     const width = 88;
     const top = 52;
-    const height = 34;
+    const height = hasNames ? 42 : 34;
     const x = (column) => left + width * (column + 0.5);
     const y = (line) => top + height * (line + 0.5);
     const total = { width: left + width * (columns.length + (hasBeside ? 1 : 0)) + 12, height: top + height * picture.rows.length + 12 };
-    const described = (row, line) => `${names[line]}: ${columns.map((column, at) => `${roleWord(column.role)} ${columnName(column)}: ${STATES[row.states[at]]}`).join('; ')}${row.beside ? `; with nothing lost: ${STATES[row.beside]}` : ''}.`;
+    const described = (row, line) => `${names[line]}${called[line] && `, ${visible(row.name, 200)}`}: ${columns.map((column, at) => `${roleWord(column.role)} ${columnName(column)}: ${STATES[row.states[at]]}`).join('; ')}${row.beside ? `; with nothing lost: ${STATES[row.beside]}` : ''}.`;
     const root = svg('svg', { width: total.width, height: total.height, viewBox: `0 0 ${total.width} ${total.height}`, role: 'img', 'aria-labelledby': 'picture-title picture-text' },
       svg('title', { id: 'picture-title' }, 'Cache lines over the events'),
       svg('desc', { id: 'picture-text' }, picture.rows.map(described).join(' ')));
@@ -466,10 +475,11 @@
       if (column.skipped > 0) root.append(svg('text', { class: 'faint', x: x(at) - width / 2, y: 45, 'text-anchor': 'middle' }, `⋯${column.skipped.toLocaleString('en')}`));
     });
     picture.rows.forEach((row, line) => {
-      root.append(svg('line', { class: 'grid', x1: left, x2: total.width - 8, y1: y(line), y2: y(line) }), svg('text', { x: left - 12, y: y(line) + 4, 'text-anchor': 'end' }, names[line]));
+      root.append(svg('line', { class: 'grid', x1: left, x2: total.width - 8, y1: y(line), y2: y(line) }), svg('text', { x: left - 12, y: y(line) + (called[line] ? -3 : 4), 'text-anchor': 'end' }, names[line]),
+        called[line] && svg('text', { class: 'faint', x: left - 12, y: y(line) + 12, 'text-anchor': 'end' }, svg('title', {}, visible(row.name, 500)), called[line]));
       row.states.forEach((name, at) => {
         const next = columns[at + 1];
-        if (name !== 'untold' && next && columns[at].part === 'run' && (row.states[at + 1] === name || next.part === 'crash')) {
+        if (name !== 'untold' && next && columns[at].part === 'run') {
           root.append(svg('line', { class: `run-line ${name}`, x1: x(at), x2: x(at + 1), y1: y(line), y2: y(line), opacity: 0.5 }));
         }
       });
@@ -830,6 +840,8 @@
     drawRows(true);
   }
   function followAddress() {
+    // The link that skips the overview names a place, and chooses nothing.
+    if (/^#[^=&]+$/.test(location.hash)) return;
     const before = { ...state };
     readAddress();
     update(['q', ...FIELDS].some((name) => before[name] !== state[name]));
@@ -841,6 +853,16 @@
       if (state.finding && (top < 0 || top > window.innerHeight * 0.6)) byId('findings').scrollIntoView({ block: 'start' });
       if (state.finding && window.innerWidth < 960) pane.scrollIntoView({ block: 'start' });
     }
+  }
+
+  /** What the page has below its verdict, as buttons that lead there. */
+  function drawParts() {
+    const all = data.findings.length;
+    const parts = [['campaigns', 'The campaign'], ['costs', 'What it costs'], ['findings', counted(all, 'finding')], ['touched', 'Where memory was touched']];
+    byId('parts').append(...parts.filter(([id]) => (id === 'findings' ? all > 0 : !byId(id).hidden)).map(([id, text]) => el('button', { type: 'button', onclick: () => {
+      byId(id).scrollIntoView({ block: 'start' });
+      byId(`${id}-heading`).focus({ preventScroll: true });
+    } }, `${text} ↓`)));
   }
 
   const THEMES = { '': ['◐', 'Auto', 'as the system has them'], light: ['○', 'Light', 'light'], dark: ['●', 'Dark', 'dark'] };
@@ -901,6 +923,7 @@
   update(false);
   drawFinding();
   drawCampaigns(true);
+  drawParts();
   if (new URLSearchParams(location.hash.slice(1)).has('finding')) byId('findings').scrollIntoView({ block: 'start' });
   for (const code of document.querySelectorAll('.run dd.command code')) {
     const text = code.textContent;

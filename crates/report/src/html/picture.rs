@@ -107,6 +107,9 @@ pub struct Row {
     pub file: usize,
     /// Its offset there, in hexadecimal digits.
     pub offset: String,
+    /// What the program calls the bytes of it that the finding is about, as far as that is known.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// Its state after each column.
     #[serde(serialize_with = "letters")]
     pub states: Vec<State>,
@@ -418,6 +421,7 @@ fn lines(finding: &Finding, events: &[&Event]) -> Option<Lines> {
         out.push(Row {
             file: files.iter().position(|file| *file == row.0).unwrap_or(0),
             offset: format!("{:x}", row.1.saturating_mul(LINE)),
+            name: name_of(*row, events, steps),
             beside: nothing_lost.map(|_| match state {
                 State::Lost | State::LostInPart => State::Survived,
                 other => other,
@@ -436,6 +440,35 @@ fn lines(finding: &Finding, events: &[&Event]) -> Option<Lines> {
             Some(symptom) => symptom.clone(),
         }),
     })
+}
+
+/// What the bytes of a line are called by the finding's events, or else by the steps of its run.
+fn name_of(row: (&str, u64), events: &[&Event], steps: &[TimelineStep]) -> String {
+    const NAMES_MAX: usize = 2;
+    fn told<'a>(row: (&str, u64), places: impl Iterator<Item = Option<&'a Place>>) -> Vec<&'a str> {
+        let mut names: Vec<&str> = Vec::new();
+        for place in places {
+            let name = place.and_then(|place| place.name.as_deref());
+            if let Some(name) = name
+                && of_place(place).0.contains(&row)
+                && !names.contains(&name)
+            {
+                names.push(name);
+            }
+        }
+        names
+    }
+    let mut names = told(row, events.iter().map(|event| event.place.as_ref()));
+    if names.is_empty() {
+        names = told(row, steps.iter().map(|step| step.place.as_ref()));
+    }
+    let more = names.len() > NAMES_MAX;
+    names.truncate(NAMES_MAX);
+    let mut name = names.join(", ");
+    if more {
+        name += ", …";
+    }
+    name
 }
 
 /// One item an event, or several that are the same: one write-back may be told for several stores.
@@ -637,6 +670,64 @@ mod tests {
             Some(Picture::Lines(lines)) => lines,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// By its events; where they have no names, by the other steps of the run.
+    #[test]
+    fn a_line_is_called_as_the_program_calls_it() {
+        let named = |offset, size, name: &str| Place {
+            name: Some(name.into()),
+            ..event(Role::Store, None, Some((offset, size)))
+                .place
+                .expect("a place")
+        };
+        let told = |places: Vec<Place>, steps: Vec<Place>| -> Vec<String> {
+            let mut finding = Finding::new(BuiltIn::RecoveryError, Severity::Correctness, "");
+            finding.events = (1..)
+                .zip(places)
+                .map(|(index, place)| Event {
+                    place: Some(place),
+                    ..event(Role::Store, Some(index), None)
+                })
+                .collect();
+            let step = |(index, place)| TimelineStep {
+                role: Role::Store,
+                thread: 1,
+                index,
+                place: Some(place),
+                fate: None,
+                at: String::new(),
+                skipped: 0,
+            };
+            finding.timeline = Some(Timeline {
+                steps: (100..).zip(steps).map(step).collect(),
+                nothing_lost: None,
+            });
+            match of(&finding).pop() {
+                Some(Picture::Lines(lines)) => lines.rows.into_iter().map(|row| row.name).collect(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let unnamed = || event(Role::Store, None, Some((192, 8))).place.expect("one");
+        assert_eq!(
+            told(
+                vec![
+                    named(64, 8, "log->valid"),
+                    named(120, 16, "log->text"),
+                    named(64, 8, "log->valid"),
+                    unnamed(),
+                ],
+                vec![named(72, 8, "log->size"), named(200, 8, "root->count")],
+            ),
+            ["log->valid, log->text", "log->text", "root->count"]
+        );
+        assert_eq!(
+            told(
+                vec![named(0, 8, "a"), named(8, 8, "b"), named(16, 8, "c")],
+                vec![]
+            ),
+            ["a, b, …"]
+        );
     }
 
     #[test]
