@@ -210,8 +210,8 @@ fn descriptor(id: &str, severity: Severity, on: bool) -> Value {
     descriptor
 }
 
-/// `missing-flush` as `MissingFlush`. Microsoft's validator wants a name that is not the id, whatever
-/// their cases are: `crash` has none.
+/// `missing-flush` as `MissingFlush`. Microsoft's validator wants a name that is not the id,
+/// whatever their cases are: `crash` has none.
 fn name(id: &str) -> Option<String> {
     let words = id.split(|c: char| !c.is_alphanumeric());
     let words = words.filter(|word| !word.is_empty());
