@@ -513,7 +513,8 @@ fn learn_mounts(known: &mut Vec<(u64, u64)>) {
             continue;
         };
         let minor = device.strip_prefix(b"0:").and_then(number);
-        let Some(minor) = minor.filter(|minor| known.iter().all(|device| device.0 != *minor)) else {
+        let Some(minor) = minor.filter(|minor| known.iter().all(|device| device.0 != *minor))
+        else {
             continue;
         };
         let mut shown = FIRST + hash(place) % FIRST;

@@ -55,6 +55,11 @@ pub fn be_silent() {
     SILENT.store(true, Ordering::Relaxed);
 }
 
+/// Whether nothing is to be told yet.
+pub fn is_silent() -> bool {
+    SILENT.load(Ordering::Relaxed)
+}
+
 /// A run begins at the stop: from now on, all is told.
 pub fn run_begins(ctx: &mut ThreadContext) {
     if !SILENT.swap(false, Ordering::Relaxed) {
@@ -196,7 +201,7 @@ pub fn flush(ctx: &mut ThreadContext) {
             &[&block.steps, &block.code],
         );
     }
-    let mut rest = match SILENT.load(Ordering::Relaxed) {
+    let mut rest = match is_silent() {
         true => &[],
         false => words,
     };
@@ -227,7 +232,7 @@ pub fn system_call(
     ranges: &[(u64, u64)],
 ) {
     const RANGES: usize = 100;
-    if SILENT.load(Ordering::Relaxed) {
+    if is_silent() {
         *UNDER_WAY.lock() = (what == call::BEGINS).then(|| UnderWay {
             number,
             ranges: ranges.to_vec(),

@@ -98,11 +98,6 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
     rest.make(ctx, call)
 }
 
-/// Whether the program is to stop, and has not come there yet.
-pub fn is_on_its_way() -> bool {
-    STOP.load(Ordering::Relaxed) != stop_at::NOWHERE
-}
-
 /// Before the program asks the sink something: what that answers differs between runs.
 pub fn before_question(ctx: &mut ThreadContext) {
     if STOP.load(Ordering::Relaxed) != stop_at::NOWHERE {

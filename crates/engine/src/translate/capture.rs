@@ -122,7 +122,7 @@ impl Interpreter for Look {
     fn execute(&self, machine: &mut Machine, insn: &Instruction) -> Goes {
         // What a kept program does before it comes to its input cannot depend on it, and would be
         // told again with each run.
-        if crate::session::is_on_its_way() {
+        if crate::follow::is_silent() {
             return Goes::Here;
         }
         let mut words: Vec<u64> = Vec::with_capacity(64);
