@@ -26,7 +26,7 @@ pub use brownout_requests::{ANNOTATION_BASE, PMEMCHECK_BASE, annotation, pmemche
 /// The engine ends the process if it finds another number in the control block. Since tool and
 /// engine come from one build, that happens only if something else than a control block is mapped
 /// there. It is not the version of a format: the layout changes without it.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 /// "BROWNOUT" in ASCII, little endian.
 pub const MAGIC: u64 = 0x5455_4f4e_574f_5242;
 
@@ -70,6 +70,8 @@ pub const ENGINE_BASE: u64 = 0x5658_0000_0000;
 pub const ENGINE_IMAGE_LIMIT: u64 = 0x5659_0000_0000;
 /// The engine's own heap.
 pub const HEAP_BASE: u64 = 0x5659_0000_0000;
+/// Where a forked run has memory that mappings of the program will get.
+pub const POOL_BASE: u64 = 0x565f_e000_0000;
 /// Where [`Control`] is mapped in the target: so near to the thread contexts that one displacement
 /// bridges the distance.
 pub const CONTROL_BASE: u64 = 0x565f_f000_0000;
@@ -267,6 +269,9 @@ pub mod stop_at {
     pub const INPUT: u32 = 2;
 }
 
+/// See [`Control::kept_filled`].
+pub const FILLED_MAX: usize = 4;
+
 /// What the process that is forked from does ([`Control::kept_state`], a futex).
 pub mod kept_state {
     /// It has not stopped yet.
@@ -301,6 +306,8 @@ pub mod learned {
     pub const INDIRECT: u64 = 3 << 56;
     /// A block that is gone on with after a system call or a fault.
     pub const RESUMED: u64 = 4 << 56;
+    /// Code whose frame was looked up in the unwind tables of its module.
+    pub const FRAME: u64 = 5 << 56;
 }
 /// As many of them are told.
 pub const LEARNED_MAX: usize = 1 << 15;
@@ -488,6 +495,10 @@ pub struct Control {
     pub kept_spent: AtomicU32,
     /// To how many pages of its heap the first run has written; 0 until it has ended.
     pub kept_written: AtomicU64,
+    /// Lengths of mappings that runs have made, filled, and removed.
+    pub kept_filled: [AtomicU64; FILLED_MAX],
+    /// How many mappings were looked at for this.
+    pub kept_looked: AtomicU32,
     /// How many paths there are in `world`.
     pub world_count: u32,
     /// How many of `learned` there are.

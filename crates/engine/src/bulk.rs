@@ -10,18 +10,27 @@
 //!
 //! Guarantee: the program finds the same bytes at the same addresses, in private memory of its own.
 //! It could tell only by `/proc/self/maps`, where memory by which the heap grows has a line of its
-//! own.
+//! own, and so have mappings that lie side by side; and if it moved two such mappings at once.
+//!
+//! A large page has to lie in large-page borders. Where the heap begins in the middle of one, and
+//! for mappings that are smaller than one, a run has a large page at hand of which it gives parts
+//! away: to the first pages of its heap, and to mappings of lengths that earlier runs have filled
+//! ([`before_unmap`]). A part of a page costs a twentieth of what a fault costs.
 //!
 //! On kernels that have been told not to use large pages nothing is gained, and everything stays as
 //! a fork makes it.
 
 use crate::control::control;
+use crate::learned;
 use crate::maps;
+use crate::pm::context_cache;
 use crate::sys::{self, nr, sc};
-use core::sync::atomic::{AtomicU64, Ordering};
+use brownout_abi::{CONTROL_BASE, POOL_BASE};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const PAGE: u64 = 4096;
-const LARGE: u64 = 2 << 20;
+/// A large page.
+pub const LARGE: u64 = 2 << 20;
 /// Nothing smaller is worth it.
 const LEAST: u64 = 2 * LARGE;
 /// It pays if one page of so many is written to: a fault takes 2 µs, a page's share of a whole copy
@@ -37,7 +46,19 @@ const PR_GET_THP_DISABLE: u64 = 42;
 const MADV_DONTFORK: u64 = 10;
 const MADV_HUGEPAGE: u64 = 14;
 const MADV_POPULATE_WRITE: u64 = 23;
-const MADV_COLLAPSE: u64 = 25;
+
+/// The pool has no more.
+const POOL_MAX: u64 = 2 * LARGE;
+const _: () = assert!(POOL_BASE.is_multiple_of(LARGE) && POOL_BASE + POOL_MAX <= CONTROL_BASE);
+/// Smaller mappings are not worth a look.
+const MAPPING_LEAST: u64 = 256 << 10;
+/// So many are looked at when they go.
+const LOOKED_MAX: u32 = 64;
+/// The kernel has large pages.
+static HAS_LARGE: AtomicBool = AtomicBool::new(false);
+/// What is left of the pool begins here, and where it ends.
+static POOL: AtomicU64 = AtomicU64::new(0);
+static POOL_END: AtomicU64 = AtomicU64::new(0);
 
 /// Where the heap is whose pages [`count`] counts.
 static START: AtomicU64 = AtomicU64::new(0);
@@ -68,13 +89,15 @@ impl Heap {
             .iter()
             .find(|m| m.path == b"[heap]" && m.read && m.write && !m.exec)
             .map_or((0, 0), |m| (m.start, m.end - m.start));
+        let has_large = has_large_pages();
+        HAS_LARGE.store(has_large, Ordering::Relaxed);
         START.store(heap.0, Ordering::Relaxed);
         LEN.store(heap.1, Ordering::Relaxed);
         Heap {
             start: heap.0,
             len: heap.1,
             copy: None,
-            is_settled: heap.1 < LEAST || !has_large_pages(),
+            is_settled: heap.1 < LEAST || !has_large,
         }
     }
 
@@ -131,7 +154,10 @@ impl Heap {
 
     /// In a child, before it goes on: the heap is there.
     pub fn arrive(&self) {
+        let filled = control().kept_filled.iter();
+        let filled: u64 = filled.map(|len| len.load(Ordering::Relaxed)).sum();
         let Some(copy) = &self.copy else {
+            make_pool(filled);
             return;
         };
         // SAFETY: the place of the heap is empty, because forks do not get it; the kernel still
@@ -148,12 +174,17 @@ impl Heap {
                     crate::fatal_unsupported("the heap of a forked run could not be made");
                 }
             }
+            let edges = edges(self.start, self.len + more);
+            make_pool(filled + edges.iter().map(|edge| edge.1).sum::<u64>());
             with_large_pages(|| {
                 sc!(nr::MADVISE, self.start, self.len + more, MADV_HUGEPAGE);
-                // Where it begins and ends, pages are small: all at once, instead of by a fault
-                // each. Kernels before 5.14 do not know that.
-                for (from, len) in edges(self.start, self.len + more) {
-                    sc!(nr::MADVISE, from, len, MADV_POPULATE_WRITE);
+                // Where it begins and ends, pages are small.
+                for (from, len) in edges {
+                    if !give(from, len) {
+                        // All at once, instead of by a fault each. Kernels before 5.14 do not know
+                        // that.
+                        sc!(nr::MADVISE, from, len, MADV_POPULATE_WRITE);
+                    }
                 }
                 let to = self.start as *mut u8;
                 core::ptr::copy_nonoverlapping(copy.at as *const u8, to, self.len as usize);
@@ -193,44 +224,105 @@ impl Heap {
     }
 }
 
-/// The engine's own memory: tables and translated code, thousands of pages that runs mostly read. A
-/// fork has to go through all of them, and so has the end of each run, unless they are large ones.
-pub struct Own {
-    forks: u32,
-    next: u32,
-}
-
-impl Own {
-    /// Before so many forks, and four times as many each time, because meanwhile the kept process
-    /// has written to some of them, which makes them small again.
-    const FIRST: u32 = 12;
-
-    pub const fn new() -> Own {
-        Own {
-            forks: 0,
-            next: Own::FIRST,
-        }
+/// In a child, before it goes on: has large pages ready for so much.
+fn make_pool(wanted: u64) {
+    if wanted < MAPPING_LEAST || !are_there_large_pages() {
+        return;
     }
-
-    /// Before a fork.
-    pub fn prepare(&mut self) {
-        self.forks = self.forks.saturating_add(1);
-        if self.forks < self.next || !has_large_pages() {
+    let len = (wanted + context_cache::LEN)
+        .next_multiple_of(LARGE)
+        .min(POOL_MAX);
+    // SAFETY: a place of our own, where nothing is yet.
+    unsafe {
+        let prot = sys::PROT_READ | sys::PROT_WRITE;
+        if sys::map_anonymous(POOL_BASE, len, prot) != POOL_BASE as i64 {
             return;
         }
-        self.next = self.next.saturating_mul(4);
         with_large_pages(|| {
-            let heap = crate::heap::HEAP.used();
-            let code = crate::blocks::ENGINE.lock().code_in_use();
-            for (from, to) in core::iter::once(heap).chain(code) {
-                let from = from / LARGE * LARGE;
-                let len = to.next_multiple_of(LARGE) - from;
-                // SAFETY: our own memory, of which the content stays; there is room up to the end
-                // of the last page. Kernels before 6.1 do not know that.
-                unsafe { sc!(nr::MADVISE, from, len, MADV_COLLAPSE) };
+            sc!(nr::MADVISE, POOL_BASE, len, MADV_HUGEPAGE);
+            for page in 0..len / LARGE {
+                ((POOL_BASE + page * LARGE) as *mut u8).write_volatile(0);
             }
         });
     }
+    POOL_END.store(POOL_BASE + len, Ordering::Relaxed);
+    POOL.store(POOL_BASE, Ordering::Relaxed);
+}
+
+/// Memory of the pool, all zeros, for ever.
+pub fn take(len: u64) -> Option<u64> {
+    let end = POOL_END.load(Ordering::Relaxed);
+    let rest = |at: u64| (at != 0 && at + len <= end).then_some(at + len);
+    POOL.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest)
+        .ok()
+}
+
+/// Puts memory of the pool in the place of a mapping that has none yet. False if there is not
+/// enough.
+fn give(to: u64, len: u64) -> bool {
+    let Some(at) = (len > 0).then(|| take(len)).flatten() else {
+        return false;
+    };
+    let how = sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED;
+    // SAFETY: a part of ours that nobody else gets, and a mapping that nobody has used. If it
+    // cannot be moved, its place may be empty: then it is made again.
+    unsafe {
+        let moved = sc!(nr::MREMAP, at, len, len, how, to) == to as i64;
+        if !moved {
+            let prot = sys::PROT_READ | sys::PROT_WRITE;
+            let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED;
+            sc!(nr::MMAP, to, len, prot, flags, u64::MAX, 0);
+        }
+        moved
+    }
+}
+
+/// The program has made a mapping.
+pub fn is_mapped(at: u64, len: u64, prot: u64, flags: u64) {
+    let is_plain =
+        prot == sys::PROT_READ | sys::PROT_WRITE && flags == sys::MAP_PRIVATE | sys::MAP_ANONYMOUS;
+    if is_plain && len >= MAPPING_LEAST && learned::is_run() && is_filled(len) {
+        give(at, len);
+    }
+}
+
+/// Whether runs have filled mappings of this length.
+fn is_filled(len: u64) -> bool {
+    let filled = control().kept_filled.iter();
+    filled
+        .map(|known| known.load(Ordering::Relaxed))
+        .any(|known| known == len)
+}
+
+/// The program is about to remove a mapping: whether it has filled it.
+pub fn before_unmap(at: u64, len: u64) {
+    if !(MAPPING_LEAST..LARGE).contains(&len) || !learned::is_run() || is_filled(len) {
+        return;
+    }
+    let c = control();
+    if c.kept_looked.fetch_add(1, Ordering::Relaxed) >= LOOKED_MAX {
+        c.kept_looked.store(LOOKED_MAX, Ordering::Relaxed);
+        return;
+    }
+    const MINCORE: u64 = 27;
+    let mut pages = [0u8; (LARGE / PAGE) as usize];
+    // SAFETY: our own buffer, a byte for each page.
+    let looked = unsafe { sc!(MINCORE, at, len, pages.as_mut_ptr()) };
+    let there = pages.iter().filter(|page| **page & 1 != 0).count() as u64;
+    if looked == 0 && there >= len / PAGE * 3 / 4 {
+        let free = c
+            .kept_filled
+            .iter()
+            .find(|known| known.load(Ordering::Relaxed) == 0);
+        if let Some(free) = free {
+            free.store(len, Ordering::Relaxed);
+        }
+    }
+}
+
+/// In a forked child of a run: what is left of the pool is not used any more.
+pub fn reset_after_fork() {
+    POOL.store(0, Ordering::Relaxed);
 }
 
 /// The parts of a stretch of memory that are in no whole large page.
@@ -242,7 +334,7 @@ fn edges(start: u64, len: u64) -> [(u64, u64); 2] {
 }
 
 /// Does something while this thread may get large pages, whatever the program has said.
-fn with_large_pages(does: impl FnOnce()) {
+pub fn with_large_pages(does: impl FnOnce()) {
     // SAFETY: numbers only.
     unsafe {
         let is_off = sc!(PRCTL, PR_GET_THP_DISABLE, 0u64, 0u64, 0u64, 0u64);
@@ -257,9 +349,21 @@ fn has_large_pages() -> bool {
     !setting.is_empty() && !setting.windows(7).any(|word| word == b"[never]")
 }
 
+/// Whether the kernel has large pages.
+pub fn are_there_large_pages() -> bool {
+    HAS_LARGE.load(Ordering::Relaxed)
+}
+
+/// A process ends. If it is a run, the next one may like to know how much memory it took.
+pub fn ends() {
+    if learned::is_run() {
+        count();
+    }
+}
+
 /// At the end of a run: how many pages of the heap are its own by now, told to the kept process.
 /// Once is enough.
-pub fn count() {
+fn count() {
     let (start, len) = (START.load(Ordering::Relaxed), LEN.load(Ordering::Relaxed));
     let told = &control().kept_written;
     if len < LEAST || told.load(Ordering::Relaxed) != 0 {

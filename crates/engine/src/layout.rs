@@ -563,13 +563,17 @@ fn mmap(a: &[u64; 6]) -> Option<i64> {
         }
     }
     match somewhere(page_up(len), at)? {
-        Some(result) => Some(result),
+        Some(result) => {
+            crate::bulk::is_mapped(result as u64, page_up(len), prot, flags);
+            Some(result)
+        }
         None => raw(nr::MMAP, a),
     }
 }
 
 /// `munmap` of ordinary memory.
 fn munmap(a: &[u64; 6]) -> Option<i64> {
+    crate::bulk::before_unmap(a[0], page_up(a[1]));
     let result = raw(nr::MUNMAP, a)?;
     if result == 0 {
         give_back(a[0], a[0].saturating_add(page_up(a[1])));

@@ -16,6 +16,11 @@ pub fn reset_after_fork() {
     LEARNS.store(false, Ordering::Relaxed);
 }
 
+/// Whether this process is a run.
+pub fn is_run() -> bool {
+    LEARNS.load(Ordering::Relaxed)
+}
+
 /// A run has found out something that the next one can use. `what` is one of
 /// [`brownout_abi::learned`], with an address.
 #[inline]
@@ -29,12 +34,5 @@ pub fn found(what: u64, detail: u64) {
             entry[1].store(detail, Ordering::Relaxed);
             entry[0].store(what, Ordering::Release);
         }
-    }
-}
-
-/// A process ends. If it is a run, the next one may like to know how much memory it took.
-pub fn ends() {
-    if LEARNS.load(Ordering::Relaxed) {
-        crate::bulk::count();
     }
 }

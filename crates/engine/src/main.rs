@@ -66,6 +66,7 @@ mod lookup;
 mod machine;
 mod maps;
 mod mode;
+mod own_pages;
 mod paths;
 mod pm;
 mod process;

@@ -225,6 +225,7 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
         crate::context::reset_after_fork();
         signal::reset_after_fork(ctx);
         crate::learned::reset_after_fork();
+        crate::bulk::reset_after_fork();
         crate::deterministic::reset_after_fork();
         crate::layout::reset_after_fork();
         crate::deterministic::bind_pid(ctx.tid, shown);
@@ -387,7 +388,7 @@ pub fn exit_group(ctx: &mut ThreadContext, code: u64) -> Option<i64> {
         return None;
     }
     crate::pm::process_exits(ctx, code as i32);
-    crate::learned::ends();
+    crate::bulk::ends();
     futex::process_ends(ctx);
     // SAFETY: ends the process.
     Some(unsafe { sc!(nr::EXIT_GROUP, code) })

@@ -34,12 +34,13 @@
 
 use crate::address::ProgramAddr;
 use crate::blocks::{Arrival, ENGINE};
-use crate::bulk::{Heap, Own};
+use crate::bulk::Heap;
 use crate::context::ThreadContext;
 use crate::control::control;
 use crate::copy::read_memory;
 use crate::dispositions;
-use crate::pm::reach;
+use crate::own_pages::Own;
+use crate::pm::{context_cache, reach};
 use crate::service;
 use crate::sync::SpinLock;
 use crate::sys::{self, nr, sc};
@@ -358,6 +359,12 @@ fn become_run(ctx: &mut ThreadContext) {
     // What the tool has decided for this run.
     crate::redirects::init();
     crate::pm::init_files();
+    // Fresh pages are cheaper than copies of those that are known already.
+    if ctx.context_cache != 0
+        && let Some(cache) = crate::bulk::take(context_cache::LEN)
+    {
+        ctx.context_cache = cache;
+    }
     crate::pm::register(ctx);
     crate::follow::run_begins(ctx);
 }
@@ -408,6 +415,9 @@ fn learn(ctx: &mut ThreadContext) {
     // Sites first: blocks that were translated without them would have to be translated again.
     for &(_, pc, _) in entries.iter().filter(|entry| entry.0 == learned::SITE) {
         crate::pm::mark_site(ProgramAddr::new(pc));
+    }
+    for &(_, pc, exact) in entries.iter().filter(|entry| entry.0 == learned::FRAME) {
+        crate::pm::learn_frame(pc, exact);
     }
     let mut engine = ENGINE.lock();
     for (what, pc, returns_to) in entries {

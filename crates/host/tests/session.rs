@@ -488,6 +488,93 @@ fn large_heaps_are_as_in_a_launch() {
     }
 }
 
+/// Maps memory after its input, fills it, and gives it back, several times.
+const FILLS: &str = r#"
+#include <sys/mman.h>
+static volatile uint64_t *pm;
+static uint64_t sum(const unsigned char *at, size_t len) {
+    uint64_t sum = 5381;
+    for (size_t i = 0; i < len; i++) sum = sum * 33 + at[i];
+    return sum;
+}
+static unsigned char *anew(size_t len) {
+    return mmap(0, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+int main(int argc, char **argv) {
+    pm = map(argv[1]);
+    size_t len = 528384;
+    int n = 1;
+    char line[100];
+    if (read(0, line, sizeof line) < 0) return 9;
+    // More than there is at hand.
+    for (int round = 0; round < 12; round++) {
+        unsigned char *one = anew(len), *other = anew(len);
+        pm[n++] = (uint64_t)one;
+        pm[n++] = (uint64_t)other;
+        pm[n++] = sum(one, len) ^ sum(other, len);
+        memset(one, round + 1, len);
+        memset(other, round + 2, len);
+        pm[n++] = sum(one, len) + sum(other, len);
+        if (round == 1) {
+            // Its child has its own, and maps more.
+            if (fork() == 0) {
+                one[5] = 99;
+                unsigned char *third = anew(len);
+                _exit(third[0] + third[len - 1] + (one[5] == 99 && one[6] == round + 1));
+            }
+            int status;
+            wait(&status);
+            pm[n++] = WEXITSTATUS(status);
+            pm[n++] = one[5];
+        }
+        if (round == 2) {
+            // In the middle another protection, then a hole, and then more.
+            mprotect(one + 65536, 8192, PROT_READ);
+            mprotect(one + 65536, 8192, PROT_READ | PROT_WRITE);
+            one[65536] = 7;
+            munmap(one + 131072, 4096);
+            pm[n++] = sum(one, 131072) + sum(one + 135168, len - 135168);
+            one = (munmap(one, len), anew(len));
+            pm[n++] = sum(one, len);
+        }
+        if (round == 3) {
+            one = mremap(one, len, 2 * len, MREMAP_MAYMOVE);
+            pm[n++] = (uint64_t)one;
+            pm[n++] = sum(one, 2 * len);
+            one = mremap(one, 2 * len, len, 0);
+            madvise(one, 65536, MADV_DONTNEED);
+            pm[n++] = sum(one, len);
+        }
+        munmap(one, len);
+        munmap(other, len);
+    }
+    return 3;
+}
+"#;
+
+/// Mappings that runs fill get their memory at once: nobody can tell.
+#[test]
+fn mappings_that_are_filled_are_as_in_a_launch() {
+    let folder = Folder::new();
+    let program = folder.program(FILLS);
+    let input = folder.file("input", "x\n");
+    let config = || LaunchConfig {
+        stdin: Some(File::open(&input).expect("there")),
+        ..config(&folder, &program, "")
+    };
+    folder.pool();
+    let there = launched(&folder, &config());
+    assert_eq!(there.1, ExitStatus::Code(3));
+    let kept = config();
+    folder.pool();
+    let mut session = Session::open(&kept, StopAt::Input).expect("it can be kept");
+    for run in 0..16 {
+        folder.pool();
+        let here = forked(&folder, &mut session, &kept);
+        assert_eq!(in_any_order(&there), in_any_order(&here), "run {run}");
+    }
+}
+
 #[test]
 fn what_a_fork_would_not_inherit_is_refused() {
     let folder = Folder::new();

@@ -46,6 +46,9 @@ fn index(site_id: u32, return_addr: u64, frame: u64) -> usize {
     (h.wrapping_mul(0x85EB_CA6B) >> (32 - SETS_SHIFT)) as usize
 }
 
+/// How long a cache is.
+pub const LEN: u64 = (size_of::<Entry>() * (WAYS << SETS_SHIFT)) as u64;
+
 /// Allocates a cache; its address goes into the thread's context.
 pub fn allocate() -> u64 {
     let n = WAYS << SETS_SHIFT;

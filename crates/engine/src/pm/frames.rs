@@ -6,6 +6,7 @@ use crate::copy::read_memory;
 use crate::hash::PcHash;
 use crate::sync::SpinLock;
 use alloc::vec::Vec;
+use brownout_abi::learned;
 use brownout_unwind::{CodeMapping, FrameRule, LookupPc, Memory, Module, PcKind, RbpRule};
 use hashbrown::HashMap;
 
@@ -97,8 +98,33 @@ impl Tables {
             };
         }
         self.rules.insert(pc.get(), rule);
+        crate::learned::found(learned::FRAME | pc.get(), exact);
         rule
     }
+
+    /// A run has looked this up. What its module says is the same here, and in all runs.
+    fn learn(&mut self, exact: u64, kind: PcKind) {
+        let pc = LookupPc::new(exact, kind);
+        if self.rules.contains_key(&pc.get()) {
+            return;
+        }
+        let Some(module) = self.module(pc) else {
+            return;
+        };
+        let rule = brownout_unwind::rule_for(&module, pc);
+        if !matches!(rule, FrameRule::Unknown) {
+            self.rules.insert(pc.get(), rule);
+        }
+    }
+}
+
+/// Does what a run has done: `pc` is what it has looked up, for the address `exact`.
+pub fn learn(pc: u64, exact: u64) {
+    let kind = match pc == exact {
+        true => PcKind::Exact,
+        false => PcKind::ReturnAddress,
+    };
+    TABLES.lock().learn(exact, kind);
 }
 
 /// The module with an index. Linkers write one unless the program is linked statically; then it is

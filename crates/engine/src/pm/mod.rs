@@ -53,6 +53,7 @@ pub use boundaries::{
 };
 pub use discover::{FaultAnswer, fault, mark_site};
 pub use files::{file_mode, init_files};
+pub use frames::learn as learn_frame;
 pub use kernel::{answered, with_prepared};
 pub use process::*;
 pub use record::{code_is_read, code_was_read, event, kernel_wrote, record_load};
