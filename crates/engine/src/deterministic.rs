@@ -11,7 +11,8 @@
 //! processes. File systems without a device (a private view is one) get their number when they are
 //! mounted, from what happens to be free; programs are shown one that follows from where they are
 //! mounted, so that it is the same in all runs, and after a crash. (In `/proc/self/mountinfo` they
-//! still find the kernel's.)
+//! still find the kernel's.) What is mounted nowhere that the program could see, as what the tool
+//! gives it for its input may be, has one that follows from the kind of file.
 
 use crate::address::ProgramAddr;
 use crate::clock::EPOCH_NS;
@@ -432,9 +433,11 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
             let r = rest.make(ctx, call)?;
             let buffer = if number == NEWFSTATAT { a[2] } else { a[1] };
             if r == 0 {
-                let mut device = 0u64;
-                if read_value(buffer, &mut device) && major(device) == 0 {
-                    put(ctx, buffer, &[shown_device(minor(device))]);
+                // The mode is behind device, number and count of links.
+                let mut status = [0u64; 4];
+                if read_value(buffer, &mut status) && major(status[0]) == 0 {
+                    let shown = shown_device(minor(status[0]), status[3] as u32);
+                    put(ctx, buffer, &[shown]);
                 }
                 // atime, mtime, ctime: three (seconds, nanoseconds) pairs at offset 72.
                 let t = EPOCH_NS / 1_000_000_000;
@@ -447,8 +450,10 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
             if r == 0 {
                 // Major and minor number, in 32 bits each.
                 let mut device = [0u32; 2];
-                if read_value(a[4] + 136, &mut device) && device[0] == 0 {
-                    let shown = minor(shown_device(device[1].into()));
+                let mut mode = 0u16;
+                let known = read_value(a[4] + 136, &mut device) && read_value(a[4] + 28, &mut mode);
+                if known && device[0] == 0 {
+                    let shown = minor(shown_device(device[1].into(), mode.into()));
                     put(ctx, a[4] + 136, &[shown << 32]);
                 }
                 let t = EPOCH_NS / 1_000_000_000;
@@ -478,17 +483,18 @@ fn minor(device: u64) -> u64 {
     device & 0xff | device >> 12 & 0xffff_ff00
 }
 
-/// Under which number the program knows a file system that has no device, by its minor number. One
-/// that is mounted nowhere (that of pipes) keeps its own: it has it since the machine was started.
-fn shown_device(minor: u64) -> u64 {
+/// Under which number the program knows a file system that has no device, by its minor number.
+/// `mode` is that of a file there.
+fn shown_device(minor: u64, mode: u32) -> u64 {
+    const S_IFMT: u32 = 0o170_000;
     let mut known = DEVICES.lock();
     let find = |known: &[(u64, u64)]| known.iter().find(|device| device.0 == minor).map(|d| d.1);
     let shown = find(&known).unwrap_or_else(|| {
         learn_mounts(&mut known);
-        find(&known).unwrap_or_else(|| {
-            known.push((minor, minor));
-            minor
-        })
+        // It may be mounted nowhere. The kernel's number would say how much else has been mounted on
+        // the machine.
+        let nowhere = (mode & S_IFMT).to_le_bytes();
+        find(&known).unwrap_or_else(|| name_device(&mut known, minor, &nowhere))
     });
     shown & 0xff | (shown & 0xffff_ff00) << 12
 }
@@ -504,8 +510,6 @@ pub fn learn_devices() {
 /// The numbers are by where such a file system is mounted first: `36 35 0:52 ROOT PLACE …`, a line
 /// for each.
 fn learn_mounts(known: &mut Vec<(u64, u64)>) {
-    // Above those that the kernel gives.
-    const FIRST: u64 = 1 << 16;
     let text = sys::read_file(c"/proc/self/mountinfo");
     for line in text.split(|&byte| byte == b'\n') {
         let mut words = line.split(|&byte| byte == b' ').skip(2);
@@ -517,12 +521,20 @@ fn learn_mounts(known: &mut Vec<(u64, u64)>) {
         else {
             continue;
         };
-        let mut shown = FIRST + hash(place) % FIRST;
-        while known.iter().any(|device| device.1 == shown) {
-            shown += 1;
-        }
-        known.push((minor, shown));
+        name_device(known, minor, place);
     }
+}
+
+/// Gives a file system a number that follows from `name`.
+fn name_device(known: &mut Vec<(u64, u64)>, minor: u64, name: &[u8]) -> u64 {
+    // Above those that the kernel gives.
+    const FIRST: u64 = 1 << 16;
+    let mut shown = FIRST + hash(name) % FIRST;
+    while known.iter().any(|device| device.1 == shown) {
+        shown += 1;
+    }
+    known.push((minor, shown));
+    shown
 }
 
 /// Decimal.

@@ -575,6 +575,42 @@ fn mappings_that_are_filled_are_as_in_a_launch() {
     }
 }
 
+/// Says which device its input is on, in all ways to ask.
+const ON_WHAT: &str = r#"
+#include <sys/sysmacros.h>
+int main(int argc, char **argv) {
+    struct stat one, other;
+    struct statx third;
+    if (fstat(0, &one) || fstatat(0, "", &other, AT_EMPTY_PATH)) return 9;
+    if (statx(0, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &third)) return 9;
+    printf("%u:%u %u:%u %u:%u\n", major(one.st_dev), minor(one.st_dev), major(other.st_dev),
+           minor(other.st_dev), third.stx_dev_major, third.stx_dev_minor);
+    return 0;
+}
+"#;
+
+/// The kernel gives each file system without a device the number that happens to be free. Programs
+/// compare such numbers, and searches for inputs look at what they compare.
+#[test]
+fn an_input_that_is_mounted_nowhere_is_on_the_same_device_everywhere() {
+    use std::os::fd::FromRawFd;
+    let folder = Folder::new();
+    let program = folder.program(ON_WHAT);
+    folder.pool();
+    // SAFETY: a name; the descriptor is new, and nobody else's.
+    let input = unsafe { File::from_raw_fd(libc::memfd_create(c"input".as_ptr(), 0)) };
+    let config = || LaunchConfig {
+        stdin: Some(input.try_clone().expect("a descriptor")),
+        ..config(&folder, &program, "")
+    };
+    let there = launched(&folder, &config());
+    // Above all that the kernel gives; which, follows from the kind of file.
+    assert_eq!(there.3, "0:114293 0:114293 0:114293\n");
+    let kept = config();
+    let mut session = Session::open(&kept, StopAt::Input).expect("it can be kept");
+    assert_eq!(forked(&folder, &mut session, &kept).3, there.3);
+}
+
 #[test]
 fn what_a_fork_would_not_inherit_is_refused() {
     let folder = Folder::new();
