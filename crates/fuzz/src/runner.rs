@@ -217,12 +217,21 @@ impl Runner {
     /// What the program compares when it runs a case.
     pub fn compared(&mut self, case: &Case) -> Result<Vec<Comparison>, Error> {
         let patience = self.workshop.patience;
-        let server = self.server(case.image, Tells::Comparisons)?;
-        match server.run(&case.input, patience, &mut Tee::default()) {
+        let mut run = |patience| -> Result<Ran, Error> {
+            let server = self.server(case.image, Tells::Comparisons)?;
+            Ok(server.run(&case.input, patience, &mut Tee::default())?)
+        };
+        let mut ran = run(patience);
+        // The machine may have been busy with something else: then it has compared half of it, and
+        // the same campaign goes on in another way.
+        if ran.as_ref().is_ok_and(is_hang) {
+            ran = run(HANG_FACTOR * patience);
+        }
+        match ran {
             Ok(ran) => Ok(ran.outcome.comparisons),
             // Nobody depends on the answer.
-            Err(StageError::Launch(LaunchError::NotKept(_))) => Ok(Vec::new()),
-            Err(error) => Err(error.into()),
+            Err(Error::Launch(LaunchError::NotKept(_))) => Ok(Vec::new()),
+            Err(error) => Err(error),
         }
     }
 

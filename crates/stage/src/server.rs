@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use brownout_explore::Ground;
 use brownout_host::{
     Address, Changed, Client, Enclosure, Enclosures, LaunchConfig, LaunchError, Outcome, Schedule,
-    Session, StopAt, StrategyKind, record,
+    Session, StopAt, Stopped, StrategyKind, record,
 };
 use brownout_images::{Content, Contents, ImageId, Node, Origin, Page, Store, View, capture, lay};
 use brownout_symbols::{Part, Touches};
@@ -575,7 +575,9 @@ impl Server {
         };
         let ended = Instant::now();
         let is_left = feeder.as_ref().is_some_and(|feeder| !feeder.is_over());
-        let mut is_all = !watch.reshaped && outcome.hints.is_empty() && !is_left;
+        // Nobody has seen what a run did last that was ended in the middle of it.
+        let is_whole = matches!(outcome.stopped, None | Some(Stopped::LeftBehind));
+        let mut is_all = is_whole && !watch.reshaped && outcome.hints.is_empty() && !is_left;
         let mut pages = Vec::new();
         for (file, page) in &watch.pages {
             match watch.files.get(file) {

@@ -22,6 +22,7 @@ pub fn trials() -> Vec<Trial> {
         trial("endings::crashes_of_findings_run_natively", natively),
         trial("endings::words_of_a_dictionary_are_tried", dictionary),
         trial("endings::missing_files_are_made_again", again),
+        trial("endings::what_is_cut_off_leaves_nothing_behind", cut),
     ]
 }
 
@@ -330,5 +331,52 @@ fn again() -> Result<()> {
         );
     }
     ensure!(figure(&scene, "saved_crashes")? == count(&out.join("crashes"))?);
+    Ok(())
+}
+
+/// `f` writes to the first page more often than a run may, and then to others. `c` looks whether
+/// one has written there and the other has not.
+const GOES_ON: &str = r#"#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PAGES = 1000, WORDS = 512 };
+
+int main(int argc, char **argv) {
+    int fd = open(argv[1], O_RDWR | O_CREAT, 0644);
+    if (argc != 2 || ftruncate(fd, (PAGES + 1) * 4096) != 0)
+        return 2;
+    volatile long *pm = mmap(0, (PAGES + 1) * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    char line[32];
+    while (fgets(line, sizeof line, stdin)) {
+        if (line[0] == 'f')
+            for (long i = 1; i < 2000000; i++)
+                pm[i < 400000 ? 0 : WORDS * (1 + i % PAGES)] = i;
+        if (line[0] == 'c')
+            for (int page = 1; page <= PAGES; page++)
+                if (pm[0] == 0 && pm[WORDS * page] != 0)
+                    abort();
+    }
+    return 0;
+}
+"#;
+
+/// What a run does behind the last event that counts is not seen, and must not be there in the next
+/// one.
+fn cut() -> Result<()> {
+    let scene = Scene::with_source(GOES_ON, &["-O1", "-Wno-unused-result"], "f\n")?;
+    fs::create_dir(scene.path("seeds"))?;
+    for (name, input) in [("1", "f\n"), ("2", "c\n"), ("3", "f\nc\n"), ("4", "c\nc\n")] {
+        fs::write(scene.path("seeds").join(name), input)?;
+    }
+    let report = scene.fuzz(&["--seeds", "seeds", "--out", "out", "--executions", "12"])?;
+    let crashes: Vec<_> = report
+        .findings
+        .iter()
+        .filter(|f| f.rule == "crash")
+        .collect();
+    ensure!(crashes.is_empty(), "{crashes:#?}");
     Ok(())
 }
