@@ -491,8 +491,8 @@ fn shown_device(minor: u64, mode: u32) -> u64 {
     let find = |known: &[(u64, u64)]| known.iter().find(|device| device.0 == minor).map(|d| d.1);
     let shown = find(&known).unwrap_or_else(|| {
         learn_mounts(&mut known);
-        // It may be mounted nowhere. The kernel's number would say how much else has been mounted on
-        // the machine.
+        // It may be mounted nowhere. The kernel's number would say how much else has been mounted
+        // on the machine.
         let nowhere = (mode & S_IFMT).to_le_bytes();
         find(&known).unwrap_or_else(|| name_device(&mut known, minor, &nowhere))
     });

@@ -256,7 +256,8 @@ impl Session {
     /// [`known_files`](LaunchConfig::known_files), [`last_file`](LaunchConfig::last_file),
     /// [`redirects`](LaunchConfig::redirects), [`limits`](LaunchConfig::limits),
     /// [`stop`](LaunchConfig::stop) and, if there was one when the session was opened,
-    /// [`schedule`](LaunchConfig::schedule) and [`capture`](LaunchConfig::capture). All else is as it was when the session was opened.
+    /// [`schedule`](LaunchConfig::schedule) and [`capture`](LaunchConfig::capture). All else is as
+    /// it was when the session was opened.
     ///
     /// After [`LaunchError::NotKept`] no run was made, and none can be made any more.
     pub fn run(

@@ -22,21 +22,21 @@ const LEAST: Duration = Duration::from_secs(1);
 const LEAST_KNOWN: Duration = Duration::from_millis(500);
 /// So many times as long as the slowest run that has ended.
 const FACTOR: u32 = 20;
-/// Once it is known that some runs do not end, slow ones are most often such as would end after much
-/// longer: then no more than so many times as long as a usual run, and as the slowest.
+/// Once it is known that some runs do not end, slow ones are most often such as would end after
+/// much longer: then no more than so many times as long as a usual run, and as the slowest.
 const FACTOR_KNOWN: (u32, u32) = (50, 2);
-/// So many times as many events as usual, and no fewer than this: what many programs do anyway takes
-/// a fraction of a second.
+/// So many times as many events as usual, and no fewer than this: what many programs do anyway
+/// takes a fraction of a second.
 const EVENTS_FACTOR: u64 = 256;
 const EVENTS_LEAST: u64 = 200_000;
 /// No run has more that ends.
 pub const EVENTS_MAX: u64 = 20_000_000;
-/// What takes so many times as much work as usual, and more than this, is dear: a piece of work is an
-/// event, or an instruction that is evaluated.
+/// What takes so many times as much work as usual, and more than this, is dear: a piece of work is
+/// an event, or an instruction that is evaluated.
 const DEAR_FACTOR: u64 = 16;
 const DEAR_LEAST: u64 = 20_000;
-/// Of one run, so many instructions are evaluated: so many times what is usual, within these bounds.
-/// One that does not end would take all memory.
+/// Of one run, so many instructions are evaluated: so many times what is usual, within these
+/// bounds. One that does not end would take all memory.
 const EVALUATED_FACTOR: u64 = 64;
 const EVALUATED: (u64, u64) = (200_000, 2_000_000);
 /// What is usual is known from so many runs on.

@@ -327,8 +327,8 @@ impl EventSink for Following<'_> {
                 *times += 1;
                 let at = self.shadow.path.decisions.len() as u32;
                 self.pm_sites.insert((at, event.pc.0));
-                // Once, twice, three times; then each time that it doubles. To do it ever more often
-                // is nothing new: that would only lead to ever longer runs.
+                // Once, twice, three times; then each time that it doubles. To do it ever more
+                // often is nothing new: that would only lead to ever longer runs.
                 if *times <= 3 || times.is_power_of_two() && *times <= TIMES_MAX {
                     let pair = mix(mix(self.last_pm, event.pc.0), *times);
                     self.pm.entry(pair).or_insert(at);

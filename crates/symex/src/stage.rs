@@ -5,9 +5,9 @@
 //! depends on its input alone.
 //!
 //! A program is kept where it first looks at its input, and forked from there for each run
-//! (`brownout_stage`); for runs that tell everything, another one is kept beside it. Where it starts
-//! threads or processes, they take turns: only then they do the same each time. If it does so before
-//! it looks at its input, it is launched each time instead.
+//! (`brownout_stage`); for runs that tell everything, another one is kept beside it. Where it
+//! starts threads or processes, they take turns: only then they do the same each time. If it does
+//! so before it looks at its input, it is launched each time instead.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

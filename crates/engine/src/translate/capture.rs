@@ -14,8 +14,8 @@
 //! entry of a table comes with what lies around it: whoever wonders what another index would have
 //! found there finds it.
 //!
-//! A program that is to be kept (`session.rs`) tells nothing before it stops. From then on, the tool
-//! may choose more instructions from run to run.
+//! A program that is to be kept (`session.rs`) tells nothing before it stops. From then on, the
+//! tool may choose more instructions from run to run.
 //!
 //! Deviation: what an instruction reads beyond that (gathers, saved processor states, mask
 //! registers) is not told. Whoever reads the record has to know that it cannot say what such an

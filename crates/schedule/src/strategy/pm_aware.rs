@@ -283,9 +283,9 @@ impl PmAware {
     }
 
     /// A thread is about to read: whether that is what somebody has stored who is held for it. From
-    /// then on it is preferred, until it comes to such a load again: then it has done what it was to
-    /// do, and others may make something of that. (Only in
-    /// runs that pursue the same goals once more, and these draw it: others may have to go first.)
+    /// then on it is preferred, until it comes to such a load again: then it has done what it was
+    /// to do, and others may make something of that. (Only in runs that pursue the same goals once
+    /// more, and these draw it: others may have to go first.)
     fn reads_early(
         &mut self,
         plan: &Plan,

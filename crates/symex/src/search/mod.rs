@@ -21,11 +21,12 @@
 //! persistent memory, or behind the same decisions, of which first one counts, then three and
 //! eight. That a word is equal up to a byte further counts as a branch does. Of what is equally
 //! new, what is on a path that took no longer than others comes first (a loop that is bounded by
-//! the input can take any time), then what was tried less often, then what leads to more of what is done to persistent memory
-//! (`reach.rs`; not for `coverage`), and then what depends on earlier bytes, so that room is left
-//! behind them. Before what a path has done anew to persistent memory, and before a way of the
-//! program's own code that none had gone, the last decisions are turned at once. What is less new
-//! than all that gets its turn, too, each level half as often as the one above it.
+//! the input can take any time), then what was tried less often, then what leads to more of what is
+//! done to persistent memory (`reach.rs`; not for `coverage`), and then what depends on earlier
+//! bytes, so that room is left behind them. Before what a path has done anew to persistent memory,
+//! and before a way of the program's own code that none had gone, the last decisions are turned at
+//! once. What is less new than all that gets its turn, too, each level half as often as the one
+//! above it.
 //!
 //! **What is captured** (`follows.rs`). A run is followed, and then captured again, if it has
 //! executed a branch that is new, if it shows that something was not captured (a value is not what
@@ -609,7 +610,8 @@ impl<'o> Search<'o> {
                 true => self.patience.of_doubt(),
                 false => self.patience.of_run(self.judge.knows_hang()),
             };
-            // A run that the end of the search ends says nothing about how long it would have taken.
+            // A run that the end of the search ends says nothing about how long it would have
+            // taken.
             let is_short = left.is_some_and(|left| left < patience);
             let most = Most {
                 time: left.map_or(patience, |left| left.min(patience)),
