@@ -46,7 +46,8 @@ pub enum Answer {
 pub struct Settings {
     /// The conflicts that the SAT solver may meet.
     pub conflicts: u64,
-    /// The time that the SAT solver may take, and the external one.
+    /// The time of a processor that the SAT solver may take, and the time that the external one
+    /// may.
     pub time: Duration,
     /// The gates that a query may be translated to.
     pub gates: usize,
@@ -497,7 +498,7 @@ impl Solver {
 
     fn blast(&mut self, pool: &mut Pool, slice: Slice) -> Answer {
         let start = Instant::now();
-        let deadline = start + self.settings.time;
+        let deadline = sat::used() + self.settings.time;
         let mut outcome = Outcome::GaveUp;
         let mut why = "the query is too large for the SAT solver";
         if let Some(circuit) = blast::blast(&slice.program, self.settings.gates) {
@@ -507,7 +508,7 @@ impl Solver {
             let (first, mut conflicts) =
                 sat::search(&circuit, &slice.old, true, budget.min(STICKY), deadline);
             outcome = first;
-            if matches!(outcome, Outcome::GaveUp) && budget > STICKY && Instant::now() < deadline {
+            if matches!(outcome, Outcome::GaveUp) && budget > STICKY && sat::used() < deadline {
                 let more;
                 (outcome, more) =
                     sat::search(&circuit, &slice.old, false, budget - STICKY, deadline);
