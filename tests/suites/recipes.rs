@@ -877,20 +877,22 @@ fn of_refusing(variables: &[(&str, &str)]) -> Result<()> {
         .run("gcc -g -O1 -mclflushopt -o x x.c")?
         .expect_success("gcc")?;
     fs::write(project.path("commands"), "frame\nquit\n")?;
-    let shell = |command: &str| -> Result<Outcome> {
-        let made = project.shell(command).stdin(&project.path("commands"));
+    let made = |command: &str| {
         variables
             .iter()
-            .fold(made, |made, (name, value)| made.env(name, value))
-            .run()
+            .fold(project.shell(command), |made, (name, value)| {
+                made.env(name, value)
+            })
     };
+    let shell = |command: &str| -> Result<Outcome> { made(command).run() };
     let pool = project.path("x.pool");
     let stops = |report: &str, rule: &str, stage: &str, line: &str| -> Result<()> {
         let report = project.report(report)?;
         let finding = report.findings.iter().find(|f| f.rule == rule);
         let finding = finding.with_context(|| format!("no {rule} in {report:?}"))?;
         let token = &finding.replay.as_ref().context("no token")?.token;
-        let debugged = shell(&format!("brownout replay --yes --gdb {stage} {token}"))?;
+        let debugged = made(&format!("brownout replay --yes --gdb {stage} {token}"));
+        let debugged = debugged.stdin(&project.path("commands")).run()?;
         expect_said(&debugged, "brownout: stopped where ")?;
         expect_said(&debugged, line)?;
         ensure!(!pool.exists(), "{stage} has left the pool");
