@@ -57,7 +57,7 @@ pub struct Numbers {
     /// Most bytes of the input that the kernel has copied elsewhere in a run, so that the program
     /// itself has not seen them.
     pub copied_most: u64,
-    /// Most instructions that a run has executed.
+    /// Most instructions that a run which was followed has executed, from where it was forked.
     pub instructions: u64,
     /// Instructions, by their addresses, that touch the input.
     pub instructions_chosen: u64,
